@@ -1,0 +1,36 @@
+# Two commands: `make demo` and `make test`. Each sets up .venv on first use and only then.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint bench clean
+.DEFAULT_GOAL := demo
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "initscope needs Python 3.11 or newer, this is %d.%d; run make PYTHON=python3.11" % v[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[fast,test]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/initscope demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -m "not slow" --doctest-modules
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/kernels.py
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

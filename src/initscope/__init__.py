@@ -1,0 +1,95 @@
+"""initscope: what a neural network does to the geometry of its data before training.
+
+Names are loaded when first used, so that importing the package stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from initscope import activations, bounds, data, geometry, layers, networks, weights
+    from initscope.activations import Activation
+    from initscope.errors import InitscopeError
+    from initscope.finite import Estimate, simulate
+    from initscope.layers import (
+        Activate,
+        AveragePool,
+        BatchNorm,
+        Conv,
+        Dense,
+        Dropout,
+        Flatten,
+        GlobalAveragePool,
+        GlobalMaxPool,
+        GroupNorm,
+        L2Pool,
+        LayerNorm,
+        MaxPool,
+        ReLU,
+        Upsample,
+    )
+    from initscope.networks import Concat, Residual, Sequential, Sum, kernel, parse, predict
+
+_ROOMS = ("activations", "bounds", "data", "geometry", "layers", "networks", "weights")
+_HOME = {
+    "activations": ("Activation",),
+    "errors": ("InitscopeError",),
+    "finite": ("Estimate", "simulate"),
+    "layers": (
+        "Activate", "AveragePool", "BatchNorm", "Conv", "Dense", "Dropout", "Flatten", "GlobalAveragePool",
+        "GlobalMaxPool", "GroupNorm", "L2Pool", "LayerNorm", "MaxPool", "ReLU", "Upsample",
+    ),
+    "networks": ("Concat", "Residual", "Sequential", "Sum", "kernel", "parse", "predict"),
+}  # fmt: skip
+_ROOM_OF = {name: room for room, names in _HOME.items() for name in names}
+
+__version__ = "0.1.0"
+__all__ = [
+    "Activate",
+    "Activation",
+    "AveragePool",
+    "BatchNorm",
+    "Concat",
+    "Conv",
+    "Dense",
+    "Dropout",
+    "Estimate",
+    "Flatten",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "GroupNorm",
+    "InitscopeError",
+    "L2Pool",
+    "LayerNorm",
+    "MaxPool",
+    "ReLU",
+    "Residual",
+    "Sequential",
+    "Sum",
+    "Upsample",
+    "activations",
+    "bounds",
+    "data",
+    "geometry",
+    "kernel",
+    "layers",
+    "networks",
+    "parse",
+    "predict",
+    "simulate",
+    "weights",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _ROOMS:
+        return import_module(f"initscope.{name}")
+    if name in _ROOM_OF:
+        return getattr(import_module(f"initscope.{_ROOM_OF[name]}"), name)
+    raise AttributeError(f"module 'initscope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,213 @@
+"""The activation: a function, its dual map, and where the dual comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from initscope.activations.dual import Dual, DualValue, Function
+from initscope.activations.other_rungs import Distance, MonteCarloDual, OwnDual
+from initscope.activations.quadrature import QuadratureDual, autograd_derivative
+from initscope.activations.triangle import broadcast
+from initscope.errors import BadInput
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """An elementwise function f with the moments of f(u), f(v) for a zero-mean Gaussian pair (u, v).
+
+    Every question is asked in second moments, A = E u², B = E v², D = E (u-v)²: floating tensors that broadcast
+    (numbers are taken as float64); the answers have the broadcast shape and the dtype of the question.
+
+    >>> from initscope.activations import RELU
+    >>> one = torch.tensor(1.0, dtype=torch.float64)
+    >>> float(RELU.second_moment(one)), float(RELU.distance(one, one, 0 * one))
+    (0.5, 0.0)
+    """
+
+    name: str
+    fn: Function
+    dual: Dual = field(repr=False)
+    source: str
+    degree: float | None = None
+    kinks: tuple[float, ...] = ()
+    monotone: bool = False
+    derivative: Function | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_function(
+        cls,
+        fn: Function,
+        *,
+        name: str | None = None,
+        kinks: tuple[float, ...] = (),
+        degree: float | None = None,
+        monotone: bool = False,
+        dual: Distance | None = None,
+        derivative: Function | None = None,
+        method: Literal["auto", "quadrature", "monte carlo"] = "auto",
+        samples: int = 100_000,
+        seed: int = 0,
+    ) -> Activation:
+        """Take any elementwise function: by `dual`, the user's own (A, B, D) -> E (f(u)-f(v))², or by quadrature.
+
+        `kinks` are the points where f or f' jumps; without them the quadrature stays honest (its error is large) but
+        not accurate. `derivative` defaults to autograd.
+
+        >>> cube = Activation.from_function(lambda z: z**3, name="cube")
+        >>> one = torch.tensor(1.0, dtype=torch.float64)
+        >>> cube.rung, round(float(cube.second_moment(one)), 9)
+        ('quadrature', 15.0)
+        """
+        label = name or getattr(fn, "__name__", "") or "function"
+        _check_elementwise(fn, label)
+        if method not in ("auto", "quadrature", "monte carlo"):
+            raise BadInput(label, f"method is {method!r}", 'choose "auto", "quadrature" or "monte carlo"')
+        own = cls(label, fn, _quadrature(fn, derivative, kinks), "quadrature", degree, kinks, monotone, derivative)
+        if method == "monte carlo":
+            return own.by_monte_carlo(samples, seed)
+        if dual is not None and method == "auto":
+            return replace(
+                own, dual=OwnDual(dual, _quadrature(fn, derivative, kinks)), source="given with the function"
+            )
+        return own
+
+    @property
+    def rung(self) -> str:
+        """Which rung of the ladder answers: "closed form", "own dual", "quadrature" or "monte carlo"."""
+        return self.dual.rung
+
+    def by_quadrature(self) -> Activation:
+        """The same function answered by quadrature."""
+        return replace(self, dual=_quadrature(self.fn, self.derivative, self.kinks), source="quadrature")
+
+    def by_monte_carlo(self, samples: int = 100_000, seed: int = 0) -> Activation:
+        """The same function answered by seeded Monte Carlo with `samples` antithetic pairs of draws."""
+        if samples < 2:
+            raise BadInput(self.name, f"{samples} samples give no standard error", "use at least 2")
+        slope = self.derivative or autograd_derivative(self.fn)
+        return replace(self, dual=MonteCarloDual(self.fn, slope, samples, seed), source="monte carlo")
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """Apply f elementwise."""
+        return self.fn(z)
+
+    def second_moment(self, A: Tensor) -> Tensor:
+        """E f(u)²."""
+        A = self._number(A, "A")
+        return self.dual.second_moment(self._widen(A)).to(A.dtype)
+
+    def mean(self, A: Tensor) -> Tensor:
+        """E f(u)."""
+        A = self._number(A, "A")
+        return self.dual.mean(self._widen(A)).to(A.dtype)
+
+    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        """E (f(u) - f(v))², never as a difference of two nearly equal numbers."""
+        state, dtype = self._state(A, B, D)
+        return self.dual.distance(*state).to(dtype)
+
+    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        """E f(u) f(v), the dual activation (JL Def. 1, eq. 5)."""
+        state, dtype = self._state(A, B, D)
+        return self.dual.product(*state).to(dtype)
+
+    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        """E f'(u) f'(v), the slope of `product` in E uv (Price's theorem); a jump of f counts as a delta function."""
+        state, dtype = self._state(A, B, D)
+        return self.dual.derivative_product(*state).to(dtype)
+
+    def derivative_second_moment(self, A: Tensor) -> Tensor:
+        """E f'(u)²; infinite where f jumps, since the square of a delta function has no integral."""
+        A = self._number(A, "A")
+        return self.dual.derivative_second_moment(self._widen(A)).to(A.dtype)
+
+    def evaluate(self, A: Tensor, B: Tensor, D: Tensor) -> DualValue:
+        """Distance and product with an estimate of the error and the rung that answered."""
+        state, dtype = self._state(A, B, D)
+        value = self.dual.evaluate(*state)
+        error = value.error + value.distance.abs() * (torch.finfo(dtype).eps if dtype != value.distance.dtype else 0)
+        return DualValue(value.distance.to(dtype), value.product.to(dtype), error.to(dtype), value.rung)
+
+    def correlation(self, rho: Tensor) -> Tensor:
+        """σ̂(rho) of a homogeneous activation, 1 at rho = 1 (JL eq. 6).
+
+        >>> from initscope.activations import RELU
+        >>> round(float(RELU.correlation(torch.tensor(0.0, dtype=torch.float64))), 12)  # 1/π
+        0.318309886184
+        """
+        return 1 - self.defect(1 - self._number(rho, "rho"))
+
+    def defect(self, d: Tensor) -> Tensor:
+        """1 - σ̂(1 - d) as a function of d = 1 - rho, relatively accurate down to the tiniest d."""
+        if self.degree is None:
+            raise BadInput(
+                self.name,
+                "is not homogeneous, so its similarity map depends on the norms and not only on the correlation",
+                "use .distance(A, B, D) or .product(A, B, D)",
+            )
+        d = self._number(d, "d")
+        wide = self._widen(d)
+        direct = self.dual.defect(wide)
+        if direct is not None:
+            return direct.to(d.dtype)
+        one = torch.ones_like(wide)
+        return (self.dual.distance(one, one, 2 * wide) / (2 * self.dual.second_moment(one))).to(d.dtype)
+
+    def _number(self, value: Tensor | float, what: str) -> Tensor:
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+        if not tensor.is_floating_point():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise BadInput(
+                self.name, f"{what} has dtype {dtype}, expected a floating dtype", "convert it with .double()"
+            )
+        return tensor
+
+    def _widen(self, x: Tensor) -> Tensor:
+        # Apple's GPUs have no float64: there the arithmetic keeps the dtype it was given.
+        return x.double() if self.dual.wide and x.device.type != "mps" else x
+
+    def _state(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], torch.dtype]:
+        first, second, third = (self._number(x, what) for x, what in ((A, "A"), (B, "B"), (D, "D")))
+        try:
+            a, b, d = broadcast(first, second, third)
+        except ValueError as problem:
+            shapes = ", ".join(str(tuple(x.shape)) for x in (first, second, third))
+            raise BadInput(
+                self.name, f"A, B, D have the shapes {shapes}", "give shapes that broadcast together"
+            ) from problem
+        dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), d.dtype)
+        a, b, d = (self._widen(x.to(dtype)) for x in (a, b, d))
+        return (a, b, d), dtype
+
+
+def _check_elementwise(fn: Function, label: str) -> None:
+    """Refuse a function that changes the shape or mixes the elements of a probe vector."""
+    probe = torch.tensor([-1.3, 0.4, 2.1], dtype=torch.float64)
+    result = fn(probe.clone())
+    if not isinstance(result, Tensor) or result.shape != probe.shape or not result.is_floating_point():
+        got = f"a tensor of shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
+        raise BadInput(label, f"f of a float64 vector of 3 gave {got}", "give an elementwise torch function")
+    alone = torch.cat([fn(probe[i : i + 1].clone()) for i in range(3)])
+    if not torch.allclose(result, alone, rtol=1e-9, atol=1e-12, equal_nan=True):
+        raise BadInput(label, "f of a vector differs from f of its elements", "give an elementwise torch function")
+
+
+def _quadrature(fn: Function, derivative: Function | None, kinks: tuple[float, ...]) -> QuadratureDual:
+    return QuadratureDual(fn, derivative or autograd_derivative(fn), kinks, _jumps(fn, kinks))
+
+
+def _jumps(fn: Function, kinks: tuple[float, ...]) -> bool:
+    """Whether f itself is discontinuous at a kink: its step across it does not shrink with the width of the step."""
+    for k in kinks:
+        scale = max(1.0, abs(k))
+        wide, narrow = (
+            float((fn(torch.tensor([k + h]).double()) - fn(torch.tensor([k - h]).double())).abs())
+            for h in (1e-4 * scale, 1e-7 * scale)
+        )
+        if narrow > 0.5 * wide > 0:
+            return True
+    return False

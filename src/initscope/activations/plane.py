@@ -1,0 +1,294 @@
+"""Integrals over the plane of a Gaussian pair, split along the lines where an activation has its kinks.
+
+The pair is written as u = a (C x + S y), v = σ b (C x - S y) with independent standard normal x, y, where
+C = cos h >= S = sin h and h is half the acute angle between u and ±v. A kink k draws the two lines u = k and v = k; in
+these coordinates both cross the x direction steeply, however strong the correlation, so the inner integral over x is
+split at both, and the outer one over y at the points where two such lines meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from initscope.activations.triangle import triangle
+
+Kernel = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(u, v, u - v) -> the integrand, elementwise."""
+
+_CHUNK = 1 << 17
+_TOLERANCE = 3e-10
+_SMOOTH_ORDERS = (12, 18, 27, 40, 60, 90, 135)
+_LEGENDRE_ORDERS = (12, 17, 24, 34)
+_LINE_ORDERS = (12, 18, 27, 40, 60)
+_HERMITE_UP_TO = 60
+_SMOOTH_UP_TO = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """The coordinates of n states: every field has shape (n,), `gap` = a - σb relatively accurate."""
+
+    a: Tensor
+    b: Tensor
+    gap: Tensor
+    C: Tensor
+    S: Tensor
+    sign: Tensor
+
+    @classmethod
+    def of(cls, A: Tensor, B: Tensor, D: Tensor) -> Plane:
+        shape = triangle(A, B, D)
+        aligned = shape.q <= shape.p
+        C, S = torch.maximum(shape.p, shape.q).sqrt(), torch.minimum(shape.p, shape.q).sqrt()
+        gap = torch.where(aligned, shape.gap, shape.a + shape.b)
+        return cls(shape.a, shape.b, gap, C, S, torch.where(aligned, 1.0, -1.0).to(A.dtype))
+
+    @classmethod
+    def at_angle(cls, a: Tensor, b: Tensor, t: Tensor) -> Plane:
+        """From norms and the angle, where D would round a small angle away."""
+        half = t / 2
+        aligned = half <= math.pi / 4
+        C, S = torch.maximum(half.cos(), half.sin()), torch.minimum(half.cos(), half.sin()).clamp(min=0)
+        return cls(a, b, torch.where(aligned, a - b, a + b), C, S, torch.where(aligned, 1.0, -1.0).to(a.dtype))
+
+    def __getitem__(self, index: Tensor | slice) -> Plane:
+        return Plane(*(field[index] for field in (self.a, self.b, self.gap, self.C, self.S, self.sign)))
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def points(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """u, v and u - v at the nodes x, y of shape (n, ...)."""
+        column = (-1,) + (1,) * (max(x.dim(), y.dim()) - 1)
+        a, b, gap, C, S, sign = (f.view(column) for f in (self.a, self.b, self.gap, self.C, self.S, self.sign))
+        along, across = C * x, S * y
+        other = torch.where(sign > 0, a + b, a - b)
+        return a * (along + across), sign * b * (along - across), gap * along + other * across
+
+
+def integrate(kernel: Kernel, A: Tensor, B: Tensor, D: Tensor, kinks: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """E kernel(u, v, u - v) and an estimate of its error from the last two orders, for float64 vectors A, B, D.
+
+    >>> one = torch.ones(1, dtype=torch.float64)
+    >>> value, error = integrate(lambda u, v, _: u.abs() * v.abs(), one, one, 2 * one, (0.0,))
+    >>> bool((value - 2 / math.pi).abs() < 1e-12)
+    True
+    """
+    return integrate_plane(kernel, Plane.of(A, B, D), kinks)
+
+
+def integrate_plane(kernel: Kernel, plane: Plane, kinks: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """The same for states that are already resolved."""
+    value, error = torch.full_like(plane.a, math.nan), torch.full_like(plane.a, math.inf)
+    size = torch.maximum(plane.a, plane.b)
+    pending = torch.arange(len(plane), device=plane.a.device)
+    if not kinks:
+        chosen = pending[size <= _SMOOTH_UP_TO]
+        _climb(lambda part, n: _smooth_sum(kernel, part, n), _SMOOTH_ORDERS, plane, chosen, value, error)
+        pending = pending[~_settled(value, error)]
+    rungs = _ladder_steps(size)
+    for steps in torch.unique(rungs[pending]).tolist():
+        chosen = pending[rungs[pending] == steps]
+        marks = _marks(kinks, int(steps))
+        _climb(
+            lambda part, n, marks=marks: _panel_sum(kernel, part, n, kinks, marks),  # type: ignore[misc]
+            _LEGENDRE_ORDERS,
+            plane,
+            chosen,
+            value,
+            error,
+        )
+    return value, error
+
+
+Rule = Callable[[Plane, int], tuple[Tensor, Tensor]]
+
+
+def _settled(value: Tensor, error: Tensor) -> Tensor:
+    return error <= _TOLERANCE * value.abs()
+
+
+def _climb(rule: Rule, orders: tuple[int, ...], plane: Plane, chosen: Tensor, value: Tensor, error: Tensor) -> None:
+    """Raise the order of the rule for the chosen states until two orders agree; fills `value` and `error` in place."""
+    before: Tensor | None = None
+    gap, size = error, error
+    for order in orders:
+        if not len(chosen):
+            return
+        now, size = rule(plane[chosen], order)
+        if before is not None:
+            gap = (now - before).abs() + 4e-16 * size
+            value[chosen], error[chosen] = now, gap
+            left = ~(gap <= _TOLERANCE * size)
+            chosen, now, gap, size = chosen[left], now[left], gap[left], size[left]
+        before = now
+    # Orders that never agreed say little about how far off they are; where they differ visibly, nothing.
+    error[chosen] = torch.where(gap <= 1e-3 * size, 4 * gap, size)
+
+
+def _slices(count: int, each: int) -> Iterator[slice]:
+    step = max(1, _CHUNK // each)
+    for start in range(0, count, step):
+        yield slice(start, start + step)
+
+
+@cache
+def _gauss(kind: str, order: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights: "legendre" on [-1, 1]; "normal" for a standard normal variable, smooth integrands.
+
+    Gauss-Hermite up to a moderate order; above it its nodes lie no denser than those of the trapezoidal rule, which
+    converges geometrically as well and needs no roots of large polynomials.
+    """
+    if kind == "legendre":
+        nodes, weights = np.polynomial.legendre.leggauss(order)
+    elif order <= _HERMITE_UP_TO:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+        weights = weights / math.sqrt(2 * math.pi)
+    else:
+        nodes = np.linspace(-10.5, 10.5, order)
+        weights = np.exp(-nodes * nodes / 2) * (nodes[1] - nodes[0]) / math.sqrt(2 * math.pi)
+    return torch.from_numpy(nodes.copy()), torch.from_numpy(weights.copy())
+
+
+_FEWER = ((0.02, 0.3), (0.12, 0.45), (0.35, 0.7), (1.0, 1.0))
+"""(largest S, share of the order spent on y): the integrand varies in y only as fast as S allows."""
+
+
+def _smooth_sum(kernel: Kernel, plane: Plane, order: int) -> tuple[Tensor, Tensor]:
+    """The product rule for integrands without kinks."""
+    value, size = torch.empty_like(plane.a), torch.empty_like(plane.a)
+    x, weight_x = (t.to(plane.a.device) for t in _gauss("normal", order))
+    above = 0.0
+    for limit, share in _FEWER:
+        chosen = torch.nonzero((above <= plane.S) & (limit > plane.S)).flatten()
+        above = limit
+        y, weight_y = (t.to(plane.a.device) for t in _gauss("normal", max(8, round(share * order))))
+        grid = (weight_x.view(-1, 1) * weight_y).flatten()
+        for part in _slices(len(chosen), len(grid)):
+            f = kernel(*plane[chosen[part]].points(x.view(1, -1, 1), y.view(1, 1, -1))).flatten(1)
+            value[chosen[part]], size[chosen[part]] = f @ grid, f.abs() @ grid
+    return value, size
+
+
+def _ladder_steps(size: Tensor) -> Tensor:
+    """How many powers of 4 it takes from 3 to beyond the largest |u| that counts; 0 for an ordinary size."""
+    steps = torch.ceil(torch.log(3 * size.clamp(min=1e-300)) / math.log(4)).clamp(0, 40)
+    return torch.where(size > 1.2, steps, 0)
+
+
+def _marks(kinks: tuple[float, ...], steps: int) -> tuple[float, ...]:
+    """Kinks, and for a wide Gaussian a geometric ladder, since f then bends on a scale far below the Gaussian's."""
+    ladder = {s * 3 * 4.0**j for j in range(steps) for s in (1, -1)} | ({0.0} if steps else set())
+    return tuple(sorted(set(kinks) | ladder))
+
+
+def _reach(plane: Plane) -> Tensor:
+    """Where the integral is cut off: beyond it the density, even times e^(2u), is below rounding."""
+    return 8.7 + 2 * torch.maximum(plane.a, plane.b).clamp(max=2)
+
+
+def _panel_sum(
+    kernel: Kernel, plane: Plane, order: int, kinks: tuple[float, ...], marks: tuple[float, ...]
+) -> tuple[Tensor, Tensor]:
+    """The composite Gauss-Legendre rule on the cells between the lines of the marks."""
+    inner = 2 * len(marks) + 4
+    outer = 4 + 2 * len(marks) + len(kinks) ** 2
+    values, sizes = [], []
+    for part in _slices(len(plane), inner * outer * order * order):
+        cell = plane[part]
+        y, weight_y = _panels(_outer_edges(cell, kinks, marks), order)
+        x, weight_x = _panels(_inner_edges(cell, y, marks), order)
+        f = kernel(*cell.points(x, y.unsqueeze(-1)))
+        values.append(((f * weight_x).sum(-1) * weight_y).sum(-1))
+        sizes.append(((f.abs() * weight_x).sum(-1) * weight_y).sum(-1))
+    return torch.cat(values), torch.cat(sizes)
+
+
+def integrate_line(kernel: Kernel, A: Tensor, B: Tensor, kinks: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """The same at correlation 1, u = a z and v = b z with one standard normal z: a single integral.
+
+    >>> two = torch.full((1,), 2.0, dtype=torch.float64)
+    >>> value, error = integrate_line(lambda u, v, _: u.abs() * v.abs(), two, two, (0.0,))
+    >>> bool((value - 2).abs() < 1e-12)
+    True
+    """
+    gap = triangle(A, B, torch.zeros_like(A)).gap
+    plane = Plane.of(A, B, gap * gap)
+    value, error = torch.full_like(A, math.nan), torch.full_like(A, math.inf)
+    rungs = _ladder_steps(torch.maximum(plane.a, plane.b))
+    for steps in torch.unique(rungs).tolist():
+        marks = _marks(kinks, int(steps))
+        _climb(
+            lambda part, n, marks=marks: _line_sum(kernel, part, n, marks),  # type: ignore[misc]
+            _LINE_ORDERS,
+            plane,
+            torch.nonzero(rungs == steps).flatten(),
+            value,
+            error,
+        )
+    return value, error
+
+
+def _line_sum(kernel: Kernel, plane: Plane, order: int, marks: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    values, sizes = [], []
+    for part in _slices(len(plane), (2 * len(marks) + 4) * order):
+        cell = plane[part]
+        y = torch.zeros_like(cell.a).unsqueeze(-1)
+        x, weight = _panels(_inner_edges(cell, y, marks), order)
+        f = kernel(*cell.points(x, y.unsqueeze(-1)))
+        values.append((f * weight).sum((-1, -2)))
+        sizes.append((f.abs() * weight).sum((-1, -2)))
+    return torch.cat(values), torch.cat(sizes)
+
+
+def _panels(edges: Tensor, order: int) -> tuple[Tensor, Tensor]:
+    """Nodes and Gaussian-weighted weights of every panel between sorted edges, (..., panels × order)."""
+    nodes, weights = (t.to(edges.device) for t in _gauss("legendre", order))
+    width = edges.diff(dim=-1)
+    used = torch.nonzero(width.flatten(0, -2).amax(0) > 0).flatten()  # two marks may coincide, or lie out of reach
+    low, high = edges[..., used, None], edges[..., used + 1, None]
+    half = (high - low) / 2
+    x = ((low + high) / 2 + half * nodes).flatten(-2)
+    w = (half * weights).flatten(-2) * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return x, w
+
+
+_FIXED = (-1.0, -0.42, 0.0, 0.42, 1.0)
+
+
+def _outer_edges(plane: Plane, kinks: tuple[float, ...], marks: tuple[float, ...]) -> Tensor:
+    """Fixed panels, the heights where two kink lines meet, and a ladder around 0 as fine as the marks."""
+    reach = _reach(plane)
+    edges = [reach * f for f in _FIXED]
+    for k in kinks:
+        for m in kinks:
+            height = (k / plane.a - plane.sign * m / plane.b) / (2 * plane.S)
+            edges.append(height)
+    largest = torch.maximum(plane.a, plane.b)
+    edges += [m / (largest * plane.S) for m in marks if m not in kinks or m == 0.0]
+    return _sorted(torch.stack(edges, -1), reach)
+
+
+def _inner_edges(plane: Plane, y: Tensor, marks: tuple[float, ...]) -> Tensor:
+    """Fixed panels and the places where u or v meets a mark, for every height y of shape (n, heights)."""
+    reach = _reach(plane).unsqueeze(-1)
+    edges = [(reach * f).expand_as(y) for f in _FIXED]
+    a, b, C, sign = (t.unsqueeze(-1) for t in (plane.a, plane.b, plane.C, plane.sign))
+    shift = plane.S.unsqueeze(-1) * y
+    for m in marks:
+        edges += [(m / a - shift) / C, (sign * m / b + shift) / C]
+    return _sorted(torch.stack(edges, -1), reach)
+
+
+def _sorted(edges: Tensor, reach: Tensor) -> Tensor:
+    """Sort, with what is undefined or beyond the reach moved to its end."""
+    limit = reach.unsqueeze(-1).expand_as(edges)
+    inside = torch.where(edges.isnan(), limit, torch.minimum(torch.maximum(edges, -limit), limit))
+    return inside.sort(-1).values

@@ -1,0 +1,254 @@
+"""The quadrature rung: the dual map of any elementwise function, from values of f and f' alone.
+
+The distance is the integral of the squared difference, E (f(u)-f(v))², never a difference of integrals. Where u and v
+are so close that f(u) - f(v) itself would lose digits, it is taken from f' at two points in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from initscope.activations.dual import Dual, DualValue, Function, covariance
+from initscope.activations.interpolant import interpolate, interpolate_line, mehler_grid
+from initscope.activations.plane import Kernel, Plane, integrate, integrate_line, integrate_plane
+from initscope.activations.triangle import call, triangle
+from initscope.errors import NoExactForm
+
+_CLOSE = 1e-6
+_LEFT = (1 - 1 / math.sqrt(3)) / 2  # the two Gauss-Legendre points of [0, 1]
+_MANY = 3000
+
+
+def autograd_derivative(fn: Function) -> Function:
+    """f' by automatic differentiation, 0 where f is piecewise constant.
+
+    >>> float(autograd_derivative(torch.tanh)(torch.zeros(())))
+    1.0
+    """
+
+    def slope(z: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = z.detach().requires_grad_(True)
+            y = fn(x)
+            if not y.requires_grad:
+                return torch.zeros_like(z)
+            (gradient,) = torch.autograd.grad(y.sum(), x, allow_unused=True, materialize_grads=True)
+        return gradient
+
+    return slope
+
+
+@dataclass(frozen=True, eq=False)
+class QuadratureDual(Dual):
+    """Integrals of f split at its kinks, in float64, with the error read off two orders of the rule.
+
+    `jumps` says that f itself, not only f', is discontinuous at a kink; f' is then not a function. Moments and
+    distances can be differentiated in A, B, D; the derivative products cannot, since f'' is not at hand.
+    """
+
+    fn: Function
+    slope: Function
+    kinks: tuple[float, ...] = ()
+    jumps: bool = False
+    rung = "quadrature"
+
+    def second_moment(self, A: Tensor) -> Tensor:
+        # dS/dA = E f(u) f'(u) u / A, from u = √A z
+        return call(
+            _Moment, A, self, lambda u, v, _: self.fn(u) ** 2, lambda u, v, _: 2 * self.fn(u) * self.slope(u) * u
+        )
+
+    def mean(self, A: Tensor) -> Tensor:
+        return call(_Moment, A, self, lambda u, v, _: self.fn(u), lambda u, v, _: self.slope(u) * u)
+
+    def derivative_second_moment(self, A: Tensor) -> Tensor:
+        if self.jumps:
+            return torch.full_like(A, math.inf)
+        return self.line(lambda u, v, _: self.slope(u) ** 2, A)
+
+    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        if A.requires_grad or B.requires_grad or D.requires_grad:
+            return call(_Distance, A, B, D, self)
+        return self.distance_with_error(A, B, D)[0]
+
+    def distance_with_error(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+        """The distance and an estimate of its absolute error."""
+        many = None if self.jumps else self._interpolated_distance
+        value, error = _flat(self._direct_distance, A, B, D, many)
+        return torch.where(D > 0, value, 0), torch.where(D > 0, error, 0)
+
+    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        return (self.second_moment(A) + self.second_moment(B) - self.distance(A, B, D)) / 2
+
+    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        if self.jumps:
+            raise NoExactForm(
+                "quadrature",
+                f"f jumps at one of {self.kinks}, so its derivative is a delta function with no values to integrate",
+                "use the closed forms STEP or SIGN, or give the derivative dual by hand",
+            )
+        return _flat(self._direct_slopes, A, B, D, self._interpolated_slopes)[0]
+
+    def evaluate(self, A: Tensor, B: Tensor, D: Tensor) -> DualValue:
+        distance, error = self.distance_with_error(A, B, D)
+        product = (self.second_moment(A) + self.second_moment(B) - distance) / 2
+        return DualValue(distance, product, error, self.rung)
+
+    def line(self, kernel: Kernel, A: Tensor) -> Tensor:
+        """E kernel(u, u, 0), equal variances once."""
+        variances, where = torch.unique(A.detach().flatten(), return_inverse=True)
+
+        def direct(x: Tensor) -> Tensor:
+            return integrate_line(kernel, x, x, self.kinks)[0]
+
+        answer = interpolate_line(direct, variances) if len(variances) >= _MANY else None
+        return (direct(variances) if answer is None else answer)[where].view(A.shape)
+
+    def difference(self, u: Tensor, v: Tensor, gap: Tensor) -> Tensor:
+        """f(u) - f(v) for a small gap = u - v: gap times f' between them, unless a kink lies there."""
+        inside = gap * (self.slope(u - _LEFT * gap) + self.slope(v + _LEFT * gap)) / 2
+        for k in self.kinks:
+            inside = torch.where((u > k) == (v > k), inside, self.fn(u) - self.fn(v))
+        return inside
+
+    def _direct_distance(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+        value, error = torch.empty_like(A), torch.empty_like(A)
+        close = D < _CLOSE
+
+        def far(u: Tensor, v: Tensor, _: Tensor) -> Tensor:
+            return (self.fn(u) - self.fn(v)) ** 2
+
+        def near(u: Tensor, v: Tensor, gap: Tensor) -> Tensor:
+            return self.difference(u, v, gap) ** 2
+
+        for chosen, kernel in ((close, near), (~close, far)):
+            if bool(chosen.any()):
+                value[chosen], error[chosen] = integrate(kernel, A[chosen], B[chosen], D[chosen], self.kinks)
+        return value, error
+
+    def _direct_slopes(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+        return integrate(lambda u, v, _: self.slope(u) * self.slope(v), A, B, D, self.kinks)
+
+    def _stretch(self, A: Tensor, B: Tensor) -> Tensor:
+        """E ((f(az)-f(bz)) / (a-b))², the part of the distance due to unequal norms."""
+        gap = triangle(A, B, torch.zeros_like(A)).gap
+        divisor = torch.where(gap == 0, 1, gap).view(-1, 1, 1)
+
+        def mean_slope(u: Tensor, v: Tensor, difference: Tensor) -> Tensor:
+            straight = (self.fn(u) - self.fn(v)) ** 2
+            return torch.where(difference.abs() < 1e-3, self.difference(u, v, difference) ** 2, straight)
+
+        def touching(u: Tensor, v: Tensor, _: Tensor) -> Tensor:
+            return (self.slope(u) * u) ** 2
+
+        value = torch.empty_like(A)
+        equal = gap.abs() <= 1e-9 * A.sqrt()
+        if bool(equal.any()):
+            value[equal] = integrate_line(touching, A[equal], A[equal], self.kinks)[0] / A[equal]
+        if not bool(equal.all()):
+            apart = integrate_line(mean_slope, A[~equal], B[~equal], self.kinks)[0]
+            value[~equal] = apart / divisor.flatten()[~equal] ** 2
+        return value
+
+    def _interpolated_distance(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor] | None:
+        return interpolate(self._slope_grid, A, B, D, self._direct_distance, self._stretch)
+
+    def _interpolated_slopes(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor] | None:
+        return interpolate(self._slope_grid, A, B, D, self._direct_slopes, None)
+
+    def _slope_grid(self, a: Tensor, b: Tensor, t: Tensor) -> Tensor:
+        """E f'(u) f'(v) on the grid of norms a, b and angles t, (len(a) × len(b), len(t))."""
+        series = None if self.kinks else mehler_grid(self.slope, a, b, t)
+        if series is not None:
+            return series
+        first, second, angle = (x.flatten() for x in torch.meshgrid(a, b, t, indexing="ij"))
+        plane = Plane.at_angle(first, second, angle)
+        return integrate_plane(lambda u, v, _: self.slope(u) * self.slope(v), plane, self.kinks)[0].view(-1, len(t))
+
+
+Direct = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+Batch = Callable[[Tensor, Tensor, Tensor], "tuple[Tensor, Tensor] | None"]
+
+
+def _flat(direct: Direct, A: Tensor, B: Tensor, D: Tensor, many: Batch | None) -> tuple[Tensor, Tensor]:
+    """Answer for tensors of any shape: equal states once, very many states through the interpolant where it is safe."""
+    shape = A.shape
+    states = torch.stack([x.detach().flatten() for x in (A, B, D)], -1)
+    where: Tensor | None = None
+    if _repeats(states):
+        states, where = torch.unique(states, dim=0, return_inverse=True)
+    columns = states[:, 0].contiguous(), states[:, 1].contiguous(), states[:, 2].contiguous()
+    answer = many(*columns) if many is not None and len(states) >= _MANY else None
+    value, error = answer if answer is not None else direct(*columns)
+    if where is not None:
+        value, error = value[where], error[where]
+    return value.view(shape), error.view(shape)
+
+
+def _repeats(states: Tensor) -> bool:
+    """Whether finding equal states is likely to save more than it costs, from a sample."""
+    if len(states) < 2:
+        return False
+    sample = states[:: max(1, len(states) // 2048)]
+    return len(states) <= _MANY or 2 * len(torch.unique(sample, dim=0)) < len(sample)
+
+
+class _Moment(torch.autograd.Function):
+    """E g(u) with the slope in A, E g'(u) u / 2A, both by the line rule."""
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, dual: QuadratureDual, kernel: Kernel, stretched: Kernel) -> Tensor:
+        ctx.save_for_backward(A)
+        ctx.dual, ctx.stretched = dual, stretched
+        return dual.line(kernel, A)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (A,) = ctx.saved_tensors
+        slope = ctx.dual.line(ctx.stretched, A) / torch.where(A > 0, 2 * A, 1)
+        return grad * torch.where(A > 0, slope, 0), None, None, None
+
+
+class _Distance(torch.autograd.Function):
+    """Slopes by Price's theorem: ∂/∂D is E f'(u) f'(v); ∂/∂A at fixed angle is E (f(u)-f(v)) f'(u) u / A."""
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, B: Tensor, D: Tensor, dual: QuadratureDual) -> Tensor:
+        ctx.save_for_backward(A, B, D)
+        ctx.dual = dual
+        return dual.distance_with_error(A, B, D)[0]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        A, B, D = ctx.saved_tensors
+        dual: QuadratureDual = ctx.dual
+        by_d = dual.derivative_product(A, B, D)
+        c = covariance(A, B, D)
+
+        def stretched(u: Tensor, v: Tensor, gap: Tensor) -> Tensor:
+            return dual.difference(u, v, gap) * dual.slope(u) * u
+
+        def plain(u: Tensor, v: Tensor, _: Tensor) -> Tensor:
+            return (dual.fn(u) - dual.fn(v)) * dual.slope(u) * u
+
+        def split(a: Tensor, b: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+            value, error = integrate(plain, a, b, d, dual.kinks)
+            close = d < _CLOSE
+            if bool(close.any()):
+                value[close], error[close] = integrate(stretched, a[close], b[close], d[close], dual.kinks)
+            return value, error
+
+        def along(first: Tensor, second: Tensor) -> Tensor:
+            rule = _flat(split, first, second, D, None)[0]
+            safe = torch.where(first > 0, first, 1)
+            return torch.where(first > 0, rule / safe - by_d * (1 - c / safe), 0)
+
+        return grad * along(A, B), grad * along(B, A), grad * by_d, None

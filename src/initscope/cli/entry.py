@@ -1,0 +1,90 @@
+"""The `initscope` command: finds the commands, and turns errors into messages and exit codes.
+
+Nothing here or in a command's module imports torch: `initscope --help` answers at once, and a command imports what it
+needs when it runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import io
+import os
+import sys
+from typing import Any
+
+import click
+
+from initscope import __version__
+from initscope.errors import InitscopeError
+
+INTERRUPTED = 130
+
+# In the order of `initscope --help`; each module holds its click command as `command`.
+COMMANDS = {
+    "demo": "initscope.cli.demo",
+    "predict": "initscope.cli.predict",
+    "kernel": "initscope.cli.kernel",
+}
+
+
+class _Refused(click.ClickException):
+    """Bad input, said as click says wrong use: one message on stderr, exit code 2."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {self.message}", err=True)
+
+
+class _Group(click.Group):
+    """Commands loaded when they are asked for; every error of initscope becomes a message and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(COMMANDS)}"
+            ctx.fail(f"no command '{args[0]}'; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        _forgive_encodings()
+        # Torch's threads spin while they wait for each other; on a busy machine that costs a factor of forty. Read when
+        # torch is loaded, which happens later, inside the command.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        try:
+            return super().invoke(ctx)
+        except InitscopeError as error:
+            raise _Refused(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except MemoryError as error:
+            raise _Refused("out of memory; use fewer or smaller images, or --dtype float32") from error
+
+
+def _forgive_encodings() -> None:
+    """A terminal that cannot show a character shows a question mark instead of stopping the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="initscope")
+def main() -> None:
+    """What a neural network does to the geometry of its data, before a single training step.
+
+    Start with: initscope demo
+    """

@@ -1,0 +1,192 @@
+"""`initscope kernel`: the matrix of all pairs, into a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from initscope.cli.common import Settings, advancing, common_options, progress_bar
+from initscope.cli.options import Task, task_options
+from initscope.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from initscope.networks import Sequential
+    from initscope.networks.kernels import Quantity
+
+QUANTITIES = ("product", "cosine", "distance", "defect")
+_UNITS = {
+    "": 1,
+    "k": 1000,
+    "m": 1000**2,
+    "g": 1000**3,
+    "t": 1000**4,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+_MOST_EIGENVALUES = 2000  # the spectrum of a larger matrix takes longer than a summary may
+
+
+@click.command("kernel", short_help="The matrix of all pairs of inputs, into an .npy or .npz file.")
+@common_options
+@task_options(data="gaussian", dtype="float32")
+@click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="How many inputs.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The .npy or .npz file to write.")
+@click.option(
+    "--quantity", type=click.Choice(QUANTITIES), default="product", show_default=True, help="What an entry is."
+)
+@click.option(
+    "--memory", default=None, metavar="SIZE", help="Working memory, such as 2GiB [default: chosen by the library]."
+)
+def command(settings: Settings, task: Task, count: int, out: Path, quantity: Quantity, memory: str | None) -> None:
+    """The kernel matrix of the infinitely wide network ARCH over COUNT inputs, written to a file.
+
+    An .npy file holds the matrix; an .npz file holds it as `kernel`, beside `architecture`, `data`, `quantity`, `seed`.
+    """
+    from initscope.figures import check_writable, write_atomically
+
+    if out.suffix.lower() not in (".npy", ".npz"):
+        raise BadInput("--out", f"got '{out.name}', expected a .npy or .npz file", f"name it {out.stem}.npy")
+    check_writable(out, "--out")
+    budget = None if memory is None else memory_size(memory)
+    net = task.network()
+    data, x = task.images(settings, count)
+    matrix = _compute(settings, net, x, quantity, budget)
+    write_atomically(out, lambda file: _write(file, out, matrix, settings, task, quantity), "--out")
+    summary = {"shape": list(matrix.shape), "dtype": task.dtype, **summarise(matrix, quantity)}
+    if settings.json:
+        source = {
+            "source": data.source,
+            "description": data.description,
+            "count": len(data),
+            "shape": list(x.shape[1:]),
+        }
+        described = {"architecture": task.architecture, "data": source, "quantity": quantity, "width": task.width}
+        settings.print_json(
+            "kernel",
+            {
+                **described,
+                "file": str(out),
+                "summary": summary,
+                "seeds": {"data": settings.seed, "simulation": settings.seed},
+            },
+        )
+    else:
+        _print_summary(settings, out, quantity, summary)
+
+
+def memory_size(text: str) -> int:
+    """Bytes of a text such as 2GiB, 500MB or 1000000.
+
+    >>> memory_size("2GiB"), memory_size("1.5 kB"), memory_size("800")
+    (2147483648, 1500, 800)
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
+    if match is None or match.group(2).lower() not in _UNITS:
+        raise BadInput("--memory", f"got '{text}', expected a size", "write for example 2GiB or 500MB")
+    size = int(float(match.group(1)) * _UNITS[match.group(2).lower()])
+    if size < 1:
+        raise BadInput("--memory", f"got '{text}', which is nothing", "write for example 2GiB")
+    return size
+
+
+def size_text(size: float) -> str:
+    """Bytes for people.
+
+    >>> size_text(3 * 2**30)
+    '3.0 GiB'
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _compute(
+    settings: Settings, net: Sequential, x: torch.Tensor, quantity: Quantity, budget: int | None
+) -> np.ndarray[Any, np.dtype[np.floating[Any]]]:
+    """Say how large the work is, do it under a bar, and bring the matrix back as an array."""
+    from initscope.networks import kernel, kernel_estimate
+
+    estimate = kernel_estimate(net, x, memory=budget)
+    settings.say(
+        f"{len(x)} x {len(x)} kernel: {estimate.pairs:,} pairs, about {size_text(estimate.peak_bytes)} of memory, "
+        f"{estimate.updates:.1e} pairs of units ({estimate.method})"
+    )
+    with progress_bar(settings) as bar:
+        advance = advancing(bar, bar.add_task("kernel", total=1.0))
+        matrix = kernel(net, x, quantity=quantity, memory=budget, seed=settings.seed, progress=advance)
+    return matrix.cpu().numpy()
+
+
+def _write(file: IO[bytes], out: Path, matrix: Any, settings: Settings, task: Task, quantity: str) -> None:
+    import numpy as np
+
+    if out.suffix.lower() == ".npy":
+        np.save(file, matrix, allow_pickle=False)
+    else:
+        np.savez(
+            file,
+            kernel=matrix,
+            architecture=np.str_(task.architecture),
+            data=np.str_(task.data),
+            quantity=np.str_(quantity),
+            seed=np.int64(settings.seed),
+        )
+
+
+def summarise(matrix: np.ndarray[Any, Any], quantity: str) -> dict[str, float | None]:
+    """Range and mean of the entries, the mean cosine off the diagonal, and the spectrum of a Gram matrix.
+
+    What the quantity does not tell, or would take too long, is None.
+    """
+    import numpy as np
+
+    exact = matrix.astype(np.float64)
+    count = len(exact)
+    summary: dict[str, float | None] = {
+        "min": float(exact.min()),
+        "mean": float(exact.mean()),
+        "max": float(exact.max()),
+        "off_diagonal_cosine": None,
+        "smallest_eigenvalue": None,
+        "condition": None,
+    }
+    if quantity != "distance" and count > 1:
+        values = _to_cosine(exact) if quantity == "product" else 1 - exact if quantity == "defect" else exact
+        summary["off_diagonal_cosine"] = float((values.sum() - np.trace(values)) / (count * (count - 1)))
+    if quantity in ("product", "cosine") and count <= _MOST_EIGENVALUES and bool(np.isfinite(exact).all()):
+        spectrum = np.linalg.eigvalsh(exact)
+        summary["smallest_eigenvalue"] = float(spectrum[0])
+        summary["condition"] = float(spectrum[-1] / spectrum[0]) if spectrum[0] > 0 else None
+    return summary
+
+
+def _to_cosine(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    norms = np.sqrt(np.diagonal(matrix))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine: np.ndarray[Any, Any] = matrix / np.outer(norms, norms)
+    return cosine
+
+
+def _print_summary(settings: Settings, out: Path, quantity: str, summary: dict[str, Any]) -> None:
+    from initscope.report import facts_table
+
+    shape = " x ".join(str(side) for side in summary["shape"])
+    facts = {"file": f"{out} ({size_text(out.stat().st_size)})", "matrix": f"{shape}, {summary['dtype']}, {quantity}"}
+    facts["min, mean, max"] = ", ".join(f"{summary[name]:.5g}" for name in ("min", "mean", "max"))
+    labels = {"off_diagonal_cosine": "mean off-diagonal cosine", "smallest_eigenvalue": "smallest eigenvalue"}
+    for name, label in {**labels, "condition": "condition number"}.items():
+        if summary[name] is not None:
+            facts[label] = f"{summary[name]:.5g}"
+    settings.stdout().print(facts_table(facts))

@@ -1,0 +1,41 @@
+"""The travelling state (squared norms, squared distances), angles, pairs, shared boundaries."""
+
+from initscope.geometry.boundaries import (
+    boundary_weight,
+    rectangle_boundary_size,
+    shared_boundary,
+    shared_boundary_size,
+)
+from initscope.geometry.channels import ChannelStatistics, channel_statistics
+from initscope.geometry.cyclic import cyclic_convolution
+from initscope.geometry.draws import covariance, draw_units, push, then
+from initscope.geometry.inputs import Inputs, check_inputs
+from initscope.geometry.pairs import angle, defect, similarity, squared_distance, warn_undefined
+from initscope.geometry.state import Block, Draw, Side, State, Tilt, diagonal
+
+__all__ = [
+    "Block",
+    "ChannelStatistics",
+    "Draw",
+    "Inputs",
+    "Side",
+    "State",
+    "Tilt",
+    "angle",
+    "boundary_weight",
+    "channel_statistics",
+    "check_inputs",
+    "covariance",
+    "cyclic_convolution",
+    "defect",
+    "diagonal",
+    "draw_units",
+    "push",
+    "rectangle_boundary_size",
+    "shared_boundary",
+    "shared_boundary_size",
+    "similarity",
+    "squared_distance",
+    "then",
+    "warn_undefined",
+]

@@ -1,0 +1,142 @@
+"""Random units: samples from a Gaussian state, and the state that a set of samples estimates.
+
+Where a layer has no closed form, units of the infinitely wide network are drawn from the exact law of the layer before it,
+sent through the layer, and their second moments measured. No finite-width error enters, only the sampling error of that step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+from initscope.errors import NoExactForm
+from initscope.geometry.state import Draw, Law, Side, State
+
+_JITTER = 1e-10  # relative to the mean variance, for the quicker root of large matrices
+_EIGEN_SIZE = 768
+
+
+def draw_units(state: State, units: int, generator: Generator) -> Tensor:
+    """Samples of `units` units of each kind, (K, units, images, *positions)."""
+    if state.draw is not None:
+        return state.draw(units, generator)
+    if state.law == "gaussian":
+        return _draw_gaussian(state, units, generator)
+    raise NoExactForm(
+        "draw", f"units of a state with law {state.law!r} cannot be drawn", "put a conv or dense layer before"
+    )
+
+
+def covariance(state: State) -> Tensor:
+    """Second moments E u v between all images and positions that the state relates, (K, groups, size, size).
+
+    A group is one pair (x_i, y_i) for zipped pairs, the whole batch otherwise; positions are taken apart (each its own
+    group) where the state has only equal positions.
+    """
+    products = [(b.norm_a + b.norm_b - b.distance) / 2 for b in state.blocks() if b is not None]
+    size = len(state.positions)
+    if state.zipped:
+        if state.all_positions:
+            xy, xx, yy = (p.flatten(2 + size).flatten(2, 1 + size) for p in products)  # (K, n, P, P)
+            return torch.cat([torch.cat([xx, xy], -1), torch.cat([xy.transpose(-1, -2), yy], -1)], -2)
+        xy = products[0].flatten(1)
+        xx, yy = state.x.norm.flatten(1), state.y.norm.flatten(1)
+        return torch.stack([torch.stack([xx, xy], -1), torch.stack([xy, yy], -1)], -2)  # (K, n·P, 2, 2)
+    if not state.joint:
+        raise NoExactForm("draw", "units for every pair need the whole batch at once", "run the batch jointly")
+    k, n = state.x.norm.shape[:2]
+    if state.all_positions:
+        count = products[0].shape[-1] * products[0].shape[-2] if size else 1
+        matrix = products[0].reshape(k, n, n, count, count).transpose(2, 3)
+        return matrix.reshape(k, 1, n * count, n * count)
+    return products[0].reshape(k, n, n, -1).permute(0, 3, 1, 2)  # (K, P, N, N)
+
+
+def _draw_gaussian(state: State, units: int, generator: Generator) -> Tensor:
+    matrix = covariance(state).double()
+    k, groups, size, _ = matrix.shape
+    noise = torch.randn(k, groups, size, units, generator=generator, dtype=matrix.dtype).to(matrix.device)
+    values = torch.matmul(_root(matrix), noise).to(state.distance.dtype)  # (K, groups, size, units)
+    shape = state.positions
+    n = state.x.norm.shape[1]
+    if state.zipped and state.all_positions:
+        return values.reshape(k, n, 2, *shape, units).movedim(-1, 1).transpose(2, 3).flatten(2, 3)
+    if state.zipped:
+        return values.reshape(k, n, *shape, 2, units).movedim((-1, -2), (1, 2)).flatten(2, 3)
+    if state.all_positions:
+        return values.reshape(k, n, *shape, units).movedim(-1, 1)
+    return values.reshape(k, *(shape or (1,)), n, units).movedim((-1, -2), (1, 2)).reshape(k, units, n, *shape)
+
+
+def _root(matrix: Tensor) -> Tensor:
+    """A square root of positive semidefinite matrices, which are singular where inputs or patches repeat."""
+    if matrix.shape[-1] > _EIGEN_SIZE:
+        scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+        root: Tensor
+        root, info = torch.linalg.cholesky_ex(matrix + _JITTER * scale * eye)
+        if int(info.abs().max()) == 0:
+            return root
+    values, vectors = torch.linalg.eigh(matrix)
+    return torch.mul(vectors, values.clamp_min(0).sqrt()[..., None, :])
+
+
+def state_from_samples(like: State, samples: Tensor, channels: int, draw: Draw, law: Law = "other") -> State:
+    """The state that samples (K, units, images, *positions) estimate; pairing and layout as in `like`."""
+    positions = tuple(samples.shape[3:])
+    all_positions = like.all_positions and bool(positions)
+    n = like.x.norm.shape[1]
+    parts = [samples, samples] if like.joint else [samples[:, :, :n], samples[:, :, n:]]
+    sides = [
+        Side(s.square().mean(1), s.mean(1), _distances(s, s, True, True) if all_positions else None) for s in parts
+    ]
+    return State(
+        x=sides[0],
+        y=sides[0] if like.joint else sides[1],
+        distance=_distances(parts[0], parts[1], like.zipped, all_positions),
+        shares=like.shares,
+        channels=channels,
+        positions=positions,
+        zipped=like.zipped,
+        all_positions=all_positions,
+        law=law,
+        joint=like.joint,
+        independent_units=like.independent_units,
+        draw=draw,
+    )
+
+
+def _distances(a: Tensor, b: Tensor, zipped: bool, all_positions: bool) -> Tensor:
+    """Mean over units of squared differences; a, b: (K, units, images, *positions)."""
+    if zipped and not all_positions:
+        return (a - b).square().mean(1)
+    units, positions = a.shape[1], a.shape[3:]
+    flat_a, flat_b = (t.reshape(*t.shape[:3], -1) for t in (a, b))
+    if all_positions:
+        left, right = flat_a.permute(0, 2, 3, 1), flat_b.permute(0, 2, 1, 3)  # (K, n, P, u), (K, m, u, P)
+        if not zipped:
+            left, right = left[:, :, None], right[:, None]
+    else:
+        left, right = flat_a.permute(0, 3, 2, 1), flat_b.permute(0, 3, 1, 2)  # (K, P, n, u), (K, P, u, m)
+    gram = left @ right / units
+    norm_a, norm_b = left.square().mean(-1)[..., None], right.square().mean(-2)[..., None, :]
+    distance = (norm_a + norm_b - 2 * gram).clamp_min(0)
+    if all_positions:
+        return distance.reshape(*distance.shape[:-2], *positions, *positions)
+    return distance.permute(0, 2, 3, 1).reshape(distance.shape[0], a.shape[2], b.shape[2], *positions)
+
+
+def push(state: State, function: Callable[[Tensor], Tensor], channels: int, units: int, generator: Generator) -> State:
+    """Draw units, send each through `function` (any number of units at once, position axes last), measure what comes out."""
+
+    def draw(count: int, g: Generator) -> Tensor:
+        return function(draw_units(state, count, g))
+
+    return state_from_samples(state, draw(units, generator), channels, draw)
+
+
+def then(state: State, function: Callable[[Tensor], Tensor]) -> Draw:
+    """How units are drawn after an elementwise or positionwise deterministic step."""
+    return lambda units, generator: function(draw_units(state, units, generator))

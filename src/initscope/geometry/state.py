@@ -1,0 +1,196 @@
+"""The state that travels through an infinitely wide network: squared norms and squared distances, never covariances.
+
+For two inputs a, b and one unit (a channel at a position) the state holds `A = E u²`, `B = E v²`, `D = E (u - v)²`, the
+expectation being over the random weights, or, for raw data, the mean over channels. Similarity is derived, and stays accurate
+where it approaches one (THEORY: `sin²(t/2) = (D - (√A - √B)²) / 4√(AB)`).
+
+Axes, in this order: `K` kinds of units (concatenated branches, groups of channels, flattened positions), images, positions.
+
+| layout | norm, mean of x | norm, mean of y | distance |
+| --- | --- | --- | --- |
+| zipped pairs, same position | (K, n, *p) | (K, n, *p) | (K, n, *p) |
+| zipped pairs, all positions | (K, n, *p) | (K, n, *p) | (K, n, *p, *p) |
+| every pair, same position | (K, n, *p) | (K, m, *p) | (K, n, m, *p) |
+| every pair, all positions | (K, n, *p) | (K, m, *p) | (K, n, m, *p, *p) |
+
+with `*p` = (height, width) for images and nothing for vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+
+from initscope.activations import Activation
+
+Law = Literal["data", "gaussian", "normalised", "other"]
+# Samples of units, (K, units, images, *positions): zipped pairs have x's images first, then y's; a joint batch has each once.
+Draw = Callable[[int, Generator], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What is known of one set of inputs by itself."""
+
+    norm: Tensor  # E u²
+    mean: Tensor  # E u
+    within: Tensor | None = None  # E (u_p - u_q)² between positions p, q of one image, (K, n, *p, *p)
+
+
+View = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One family of pairs: side a with side b. `left` and `right` broadcast a side's tensors to `distance`."""
+
+    a: Side
+    b: Side
+    left: View
+    right: View
+    distance: Tensor
+
+    @property
+    def norm_a(self) -> Tensor:
+        return self.left(self.a.norm)
+
+    @property
+    def norm_b(self) -> Tensor:
+        return self.right(self.b.norm)
+
+    @property
+    def mean_a(self) -> Tensor:
+        return self.left(self.a.mean)
+
+    @property
+    def mean_b(self) -> Tensor:
+        return self.right(self.b.mean)
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """One node of the integral over s that writes a normalised Gaussian as a mixture of Gaussians (THEORY 7)."""
+
+    weight: Tensor  # (K,), for second moments
+    mean_weight: Tensor  # (K,), for first moments
+    make: Callable[[], State]  # the tilted Gaussian, built when asked for
+
+
+@dataclass(frozen=True)
+class State:
+    """Second moments of all units of one layer for a set of input pairs; the module's table has the shapes."""
+
+    x: Side
+    y: Side
+    distance: Tensor
+    shares: Tensor  # (K,) share of the units that each kind has; sums to one
+    channels: int  # width of the finite network: units per position
+    positions: tuple[int, ...]
+    zipped: bool
+    all_positions: bool
+    law: Law = "gaussian"
+    joint: bool = False  # x and y are one and the same batch
+    independent_units: bool = True  # units are i.i.d. given the input (false once positions were flattened into units)
+    draw: Draw | None = None
+    activation: Activation | None = None  # set while the state is activation(before), before Gaussian
+    before: State | None = None
+    tilts: tuple[Tilt, ...] = field(default=(), repr=False)
+
+    @property
+    def units(self) -> int:
+        return self.channels * _product(self.positions)
+
+    def blocks(self) -> tuple[Block, Block | None, Block | None]:
+        """The pairs (x, y), and, with all positions, the pairs within x and within y."""
+        return self.cross(), self._within(self.x), None if self.joint else self._within(self.y)
+
+    def cross(self) -> Block:
+        return Block(self.x, self.y, self._left, self._right, self.distance)
+
+    def _within(self, side: Side) -> Block | None:
+        if side.within is None:
+            return None
+        size = len(self.positions)
+        return Block(side, side, _append(size), _insert(2, size), side.within)
+
+    def _left(self, t: Tensor) -> Tensor:
+        t = t if self.zipped else t.unsqueeze(2)
+        return _append(len(self.positions))(t) if self.all_positions else t
+
+    def _right(self, t: Tensor) -> Tensor:
+        t = t if self.zipped else t.unsqueeze(1)
+        return _insert(2 if self.zipped else 3, len(self.positions))(t) if self.all_positions else t
+
+    def map(
+        self,
+        norm: Callable[[Side], Tensor],
+        distance: Callable[[Block], Tensor],
+        mean: Callable[[Side], Tensor] | None = None,
+        **changes: object,
+    ) -> State:
+        """A new state: `norm` and `mean` act on each side, `distance` on each family of pairs (mean: zero if not given)."""
+        cross, within_x, within_y = self.blocks()
+        new_cross = distance(cross)
+        sides: list[Side] = []
+        for side, block in ((self.x, within_x), (self.y, within_y)):
+            if self.joint and sides:
+                sides.append(sides[0])
+                continue
+            new_norm = norm(side)
+            new_mean = torch.zeros_like(new_norm) if mean is None else mean(side)
+            sides.append(Side(new_norm, new_mean, None if block is None else distance(block)))
+        cleared: dict[str, object] = {"activation": None, "before": None, "tilts": (), "draw": None}
+        return replace(self, x=sides[0], y=sides[1], distance=new_cross, **{**cleared, **changes})  # type: ignore[arg-type]
+
+    def same_position(self) -> State:
+        """Keep only pairs of equal positions; what later layers cannot ask for is dropped."""
+        if not self.all_positions:
+            return self
+        size = len(self.positions)
+        x = replace(self.x, within=None)
+        return replace(
+            self,
+            x=x,
+            y=x if self.joint else replace(self.y, within=None),
+            distance=diagonal(self.distance, size),
+            all_positions=False,
+            before=None if self.before is None else self.before.same_position(),
+            tilts=tuple(replace(t, make=_same_position(t.make)) for t in self.tilts),
+        )
+
+    def collapse_kinds(self, t: Tensor) -> Tensor:
+        """Mean over the kinds of units, weighted by their shares; keeps the axis."""
+        return t if t.shape[0] == 1 else torch.tensordot(self.shares, t, dims=([0], [0])).unsqueeze(0)
+
+
+def diagonal(t: Tensor, size: int) -> Tensor:
+    """Entries with equal positions: (..., *p, *p) -> (..., *p), for `size` position axes."""
+    if size == 0:
+        return t
+    shape = t.shape[-size:]
+    count = _product(tuple(shape))
+    flat = t.reshape(*t.shape[: t.ndim - 2 * size], count, count)
+    return flat.diagonal(dim1=-2, dim2=-1).reshape(*t.shape[: t.ndim - 2 * size], *shape)
+
+
+def _same_position(make: Callable[[], State]) -> Callable[[], State]:
+    return lambda: make().same_position()
+
+
+def _append(size: int) -> View:
+    return lambda t: t[(...,) + (None,) * size]
+
+
+def _insert(at: int, size: int) -> View:
+    return lambda t: t[(slice(None),) * at + (None,) * size]
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result

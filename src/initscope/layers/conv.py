@@ -1,0 +1,182 @@
+"""Convolution, with any stride, dilation, groups, padding and covariance of the filter taps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from initscope.errors import BadInput, NoExactForm
+from initscope.geometry import Inputs, Side, State, draw_units
+from initscope.layers.filtering import Filtering
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_image, require_positive
+from initscope.layers.shifts import Padding, Window
+from initscope.weights import Fans, He, WeightLaw
+
+Size = int | tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Conv(SingleLayer):
+    """`channels` random filters (JL Theorem 1): A'_p = g · mean over taps of A_{p+tap} + β², D' likewise without β.
+
+    Filters whose taps have covariance S use `<x_p, S y_p>` instead; zero-sum filters are S = I - 11'/k.
+    `padding` keeps the image size ("circular", "zero", "reflect") or not ("valid"); `margin` sets the amount by hand.
+    `bias` is the standard deviation β of Gaussian biases.
+    """
+
+    channels: int
+    kernel: Size = 3
+    stride: Size = 1
+    padding: Padding = "circular"
+    dilation: Size = 1
+    groups: int = 1
+    weights: WeightLaw = field(default_factory=He)
+    bias: float = 0.0
+    margin: Size | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("kernel", "stride", "dilation"):
+            for value in _pair(getattr(self, name)):
+                require_positive("conv", **{name: value})
+        require_positive("conv", channels=self.channels, groups=self.groups)
+        if self.padding not in get_args(Padding):
+            raise BadInput("conv", f"padding is {self.padding!r}", f"choose from {', '.join(get_args(Padding))}")
+        if self.channels % self.groups:
+            raise BadInput("conv", f"{self.channels} channels do not split into {self.groups} groups", "use a divisor")
+        if not self.bias >= 0:
+            raise BadInput("conv", f"bias is {self.bias}, expected a standard deviation", "pass bias >= 0")
+        self.weights.taps(_pair(self.kernel))
+
+    @property
+    def word(self) -> str:
+        a, b = _pair(self.kernel)
+        return f"conv{a}" if a == b else f"conv{a}x{b}"
+
+    @property
+    def has_weights(self) -> bool:
+        return True
+
+    @property
+    def needs_all_positions(self) -> bool:
+        taps = self.weights.taps(_pair(self.kernel))
+        return taps is not None and taps.ndim == 2
+
+    @property
+    def window(self) -> Window:
+        margin = None if self.margin is None else _pair(self.margin)
+        return Window(_pair(self.kernel), _pair(self.stride), _pair(self.dilation), self.padding, margin)
+
+    def fans(self, inputs: int) -> Fans:
+        a, b = _pair(self.kernel)
+        return Fans(inputs // self.groups, self.channels // self.groups, a * b)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        require_image(self, shape)
+        c, *size = shape
+        if c % self.groups:
+            raise BadInput(self.word, f"{c} input channels do not split into {self.groups} groups", "use a divisor")
+        reach = [d * (k - 1) + 1 for k, d in zip(self.window.kernel, self.window.dilation, strict=True)]
+        fits = [r <= n + sum(m) for r, n, m in zip(reach, size, self.window.margins(), strict=True)]
+        if self.padding == "circular":
+            fits = [f and r <= n for f, r, n in zip(fits, reach, size, strict=True)]  # r <= n in JL
+        if self.padding == "reflect":
+            fits = [f and max(m) < n for f, m, n in zip(fits, self.window.margins(), size, strict=True)]
+        if not all(fits):
+            raise BadInput(
+                self.word,
+                f"kernel {reach[0]}x{reach[1]} is larger than the {size[0]}x{size[1]} input",
+                "use a smaller kernel or larger images",
+            )
+        return (self.channels, *self.window.output_size((size[0], size[1])))
+
+    def _enter(self, inputs: Inputs) -> State:
+        return inputs.state(self.groups)
+
+    def _exact(self, state: State, trace: Trace) -> State:
+        gain = self.weights.gain(self.fans(state.channels))
+        if not self.weights.gaussian:
+            trace.note(f"{self.word}: {self.weights.name} weights give Gaussian units only as fan-in grows")
+        merged = self._merge_kinds(state)
+        size = self.window.output_size((state.positions[0], state.positions[1]))
+        filtering = Filtering(self.window, self.weights.taps(self.window.kernel), self.weights.centres_filters, size)
+        filtered = filtering.apply(merged)
+        depthwise = self.groups > 1 and state.law != "data" and state.channels == self.groups
+        return filtered.map(
+            lambda s: gain * s.norm + self.bias**2,
+            lambda b: gain * b.distance,
+            channels=self.channels,
+            law="other" if depthwise else "gaussian",
+            independent_units=True,
+            draw=self._draw_depthwise(state) if depthwise else None,
+        )
+
+    def _merge_kinds(self, state: State) -> State:
+        """Each filter sees all kinds of units, or, in groups that are the kinds, its own kind."""
+        kinds = len(state.shares)
+        if kinds == self.groups:
+            return state
+        if self.groups > 1 and (kinds > 1 or state.law == "data"):
+            raise NoExactForm(
+                self.word,
+                f"{self.groups} groups of channels cut across {kinds} kinds of units",
+                "use groups=1 after a concatenation or a skip of raw data",
+            )
+        collapse = state.collapse_kinds
+
+        def side(s: Side) -> Side:
+            within = None if s.within is None else collapse(s.within)
+            return Side(collapse(s.norm), collapse(s.mean), within)
+
+        x = side(state.x)
+        y = x if state.joint else side(state.y)
+        one = torch.ones(1, dtype=state.shares.dtype, device=state.shares.device)
+        return replace(state, x=x, y=y, distance=collapse(state.distance), shares=one)
+
+    def _draw_depthwise(self, state: State) -> Callable[[int, Generator], Tensor]:
+        """One filter per channel: each unit of the sample gets a filter of its own."""
+
+        def draw(units: int, generator: Generator) -> Tensor:
+            samples = draw_units(state, units, generator)  # (1, units, images, h, w)
+            fans = Fans(1, self.channels // self.groups, self.window.kernel[0] * self.window.kernel[1])
+            weights = self.weights.sample((units, 1, *self.window.kernel), fans, generator, samples.dtype)
+            images = self.window.pad(samples[0].transpose(0, 1))
+            out = F.conv2d(
+                images,
+                weights.to(images.device),
+                stride=self.window.stride,
+                dilation=self.window.dilation,
+                groups=units,
+            )
+            shift = torch.randn(units, generator=generator, dtype=samples.dtype).to(images.device) * self.bias
+            return (out + shift[:, None, None]).transpose(0, 1)[None]
+
+        return draw
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return RandomConv2d(self, shape[0], generator, dtype)
+
+
+class RandomConv2d(nn.Module):
+    """The finite face of `Conv`: padding of any kind, then a convolution with weights drawn from the layer's law."""
+
+    def __init__(self, layer: Conv, inputs: int, generator: Generator, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.window, self.groups = layer.window, layer.groups
+        shape = (layer.channels, inputs // layer.groups, *layer.window.kernel)
+        self.weight = nn.Parameter(layer.weights.sample(shape, layer.fans(inputs), generator, dtype))
+        bias = torch.randn(layer.channels, generator=generator, dtype=dtype) * layer.bias if layer.bias else None
+        self.bias = None if bias is None else nn.Parameter(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.window.pad(x)
+        return F.conv2d(x, self.weight, self.bias, self.window.stride, 0, self.window.dilation, self.groups)
+
+
+def _pair(size: Size) -> tuple[int, int]:
+    return size if isinstance(size, tuple) else (size, size)

@@ -1,0 +1,95 @@
+"""Dropout in training mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+from initscope.errors import BadInput
+from initscope.geometry import Block, State, draw_units
+from initscope.layers.layer import Shape, SingleLayer, Trace
+
+
+@dataclass(frozen=True)
+class Dropout(SingleLayer):
+    """Each unit kept with probability 1 - p and divided by it, independently for the two inputs (training mode).
+
+    A' = A / (1-p), and the inner product stays: D' = D + (A + B) p / (1-p).
+    """
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p < 1:
+            raise BadInput("dropout", f"p is {self.p}, expected 0 <= p < 1", "pass a probability")
+
+    @property
+    def word(self) -> str:
+        return f"dropout({self.p:g})"
+
+    @property
+    def acts_on_data(self) -> bool:
+        return False
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+    def _exact(self, state: State, trace: Trace) -> State:
+        odds = self.p / (1 - self.p)
+
+        def distance(block: Block) -> Tensor:
+            value = block.distance + odds * (block.norm_a + block.norm_b)
+            cross = block.distance is state.distance
+            if cross and not state.joint:
+                return value
+            return value - odds * _same_unit(state, block, cross)
+
+        def draw(units: int, generator: Generator) -> Tensor:
+            samples = draw_units(state, units, generator)
+            keep = torch.rand(samples.shape, generator=generator, dtype=torch.float64) >= self.p
+            return samples * keep.to(samples) / (1 - self.p)
+
+        return state.map(lambda s: s.norm / (1 - self.p), distance, lambda s: s.mean, law="other", draw=draw)
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        return SeededDropout(self.p, generator)
+
+
+def _same_unit(state: State, block: Block, cross: bool) -> Tensor:
+    """Norm sums on the entries where a unit meets itself, under one mask: their distance stays zero."""
+    total = (block.norm_a + block.norm_b).expand_as(block.distance)
+    keep = torch.zeros_like(total)
+    if cross:  # a joint batch: image i with image i
+        index = torch.arange(total.shape[1], device=total.device)
+        lead = keep[:, index, index]
+        source = total[:, index, index]
+    else:
+        lead, source = keep, total
+    size = len(state.positions)
+    if state.all_positions:
+        count = state.positions[0] * state.positions[1]
+        shape = (*lead.shape[: lead.ndim - 2 * size], count, count)
+        eye = torch.eye(count, dtype=total.dtype, device=total.device)
+        source = (source.reshape(shape) * eye).reshape(lead.shape)
+    if cross:
+        keep[:, index, index] = source
+        return keep
+    return source
+
+
+class SeededDropout(nn.Module):
+    """Dropout whose masks come from a generator of its own; off in evaluation mode."""
+
+    def __init__(self, p: float, generator: Generator) -> None:
+        super().__init__()
+        self.p = p
+        self.seed = int(torch.randint(2**62, (1,), generator=generator))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        generator = torch.Generator().manual_seed(self.seed)
+        keep = torch.rand(x.shape, generator=generator) >= self.p
+        return x * keep.to(x) / (1 - self.p)

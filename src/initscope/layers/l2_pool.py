@@ -1,0 +1,111 @@
+"""l2 pooling: the Euclidean norm of the values in a window (DC Theorem 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.special import gammaln, hyp2f1
+from torch import Generator, Tensor, nn
+
+from initscope.geometry import Block, Side, State, push
+from initscope.geometry.draws import state_from_samples
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive
+from initscope.layers.pooling import Pool, grouped, on_units, pooled_shape, require_independent
+
+
+@dataclass(frozen=True)
+class L2Pool(SingleLayer):
+    """A' = n · mean of A over the window, exactly; the angle between two inputs' norms is
+
+    - exact for groups of n independent Gaussian units: E|u||v| = αβ 2 (Γ((n+1)/2)/Γ(n/2))² ₂F₁(-½, -½; n/2; ρ²);
+    - otherwise drawn and measured, and the trace says so.
+    """
+
+    window: int
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive("l2pool", window=self.window, stride=self.stride)
+
+    @property
+    def word(self) -> str:
+        return f"l2pool{self.window}"
+
+    @property
+    def needs_all_positions(self) -> bool:
+        return True
+
+    @property
+    def needs_draws(self) -> bool:
+        return True
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return pooled_shape(self, shape, self.window, self.stride or self.window)
+
+    def _exact(self, state: State, trace: Trace) -> State:
+        if state.positions:
+            trace.simulated = True
+            drawn = push(state, on_units(self._pool), state.channels, trace.units, trace.generator)
+            return with_norms(drawn, *(self._pool_norm(s.norm) for s in (state.x, state.y)))
+        require_independent(self, state)
+        if state.law == "gaussian":
+            return self._over_units(state)
+        trace.simulated = True
+        draw = grouped(state, self.window, lambda t: t.norm(dim=-1))
+        drawn = state_from_samples(state, draw(trace.units, trace.generator), state.channels // self.window, draw)
+        return with_norms(drawn, *(self.window * s.norm for s in (state.x, state.y)))
+
+    def _over_units(self, state: State) -> State:
+        n = self.window
+        top = 2 * np.exp(2 * (gammaln((n + 1) / 2) - gammaln(n / 2)))  # (E|z|)², z standard in n dimensions
+
+        def distance(block: Block) -> Tensor:
+            a, b = block.norm_a.sqrt(), block.norm_b.sqrt()
+            positive = a * b > 0
+            rho = torch.where(positive, (block.norm_a + block.norm_b - block.distance) / (2 * a * b), 0.0).clamp(-1, 1)
+            value = top * hyp2f1(-0.5, -0.5, n / 2, rho.detach().double().cpu().numpy() ** 2)
+            defect = torch.from_numpy(np.asarray(n - value)).to(a).clamp_min(0)
+            return n * (a - b).square() + 2 * a * b * defect
+
+        return state.map(
+            lambda s: n * s.norm,
+            distance,
+            lambda s: float(np.sqrt(top)) * s.norm.sqrt(),
+            law="other",
+            channels=state.channels // n,
+            draw=grouped(state, n, lambda t: t.norm(dim=-1)),
+        )
+
+    def _pool(self, t: Tensor) -> Tensor:
+        stride = self.stride or self.window
+        return (F.avg_pool2d(t.square(), self.window, stride) * self.window**2).sqrt()
+
+    def _pool_norm(self, norm: Tensor) -> Tensor:
+        pooled = F.avg_pool2d(norm.flatten(0, 1)[:, None], self.window, self.stride or self.window)[:, 0]
+        return pooled.reshape(*norm.shape[:2], *pooled.shape[1:]) * self.window**2
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return Pool(self.window, self._pool, lambda t: t.norm(dim=-1))
+
+
+def with_norms(state: State, norm_x: Tensor, norm_y: Tensor) -> State:
+    """The state's angles with other norms: each distance is rescaled, `D = (α - β)² + 2αβ (1 - rho)`."""
+    x = replace(state.x, norm=norm_x)
+    new = replace(state, x=x, y=x if state.joint else replace(state.y, norm=norm_y))
+    rescaled: list[Tensor | None] = []
+    for old_block, new_block in zip(state.blocks(), new.blocks(), strict=True):
+        if old_block is None or new_block is None:
+            rescaled.append(None)
+            continue
+        a, b = old_block.norm_a.sqrt(), old_block.norm_b.sqrt()
+        defect = torch.where(a * b > 0, (old_block.distance - (a - b).square()).clamp_min(0) / (a * b), 0.0)  # twice it
+        a, b = new_block.norm_a.sqrt(), new_block.norm_b.sqrt()
+        rescaled.append((a - b).square() + a * b * defect)
+    x = Side(norm_x, state.x.mean, rescaled[1])
+    y = x if state.joint else Side(norm_y, state.y.mean, rescaled[2])
+    assert rescaled[0] is not None
+    return replace(new, x=x, y=y, distance=rescaled[0])

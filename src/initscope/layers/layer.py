@@ -1,0 +1,119 @@
+"""What every layer is: an exact face (`propagate`) and a finite face (`sample`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import torch
+from torch import Generator, nn
+
+from initscope.errors import BadInput
+from initscope.geometry import Inputs, State
+
+Shape = tuple[int, ...]  # of one input: (c, h, w) or (d,)
+
+
+@dataclass
+class Trace:
+    """What a propagation may use and what it leaves behind: the random source, and how each answer came about."""
+
+    generator: Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
+    units: int = 4096  # units drawn where a layer is simulated
+    keep_positions: bool = False  # a later layer needs pairs of different positions
+    simulated: bool = False
+    error: float = 0.0  # largest relative error estimate of a quadrature so far
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+class Layer(ABC):
+    """A layer of a random network. `propagate` is its exact face, `sample` its finite twin."""
+
+    @property
+    @abstractmethod
+    def word(self) -> str:
+        """A short name, as the architecture language writes it."""
+
+    @property
+    def needs_all_positions(self) -> bool:
+        """Whether the layer looks at pairs of different positions."""
+        return False
+
+    @property
+    def needs_joint_batch(self) -> bool:
+        """Whether the layer couples the inputs of a batch."""
+        return False
+
+    @property
+    def needs_draws(self) -> bool:
+        """Whether the layer has no exact form on images, so that units are drawn."""
+        return False
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether fresh weights make the layer's units independent of those before it."""
+        return False
+
+    @abstractmethod
+    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
+        """The second moments after the layer, infinitely wide; raw inputs stay raw through layers without weights."""
+
+    @abstractmethod
+    def output_shape(self, shape: Shape) -> Shape:
+        """Shape of one output for one input of this shape, or a clear error."""
+
+    @abstractmethod
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        """A finite module with random weights for inputs of this shape."""
+
+
+class SingleLayer(Layer):
+    """A layer that is no composition: `_exact` is its formula."""
+
+    @property
+    def acts_on_data(self) -> bool:
+        """Whether raw data can be sent through the layer as it is (no weights, no randomness)."""
+        return not self.has_weights
+
+    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
+        trace = trace if trace is not None else Trace()
+        if isinstance(state, Inputs):
+            self.output_shape(state.shape)
+            if self.acts_on_data:
+                module = self.sample(state.shape, generator=trace.generator, dtype=state.x.dtype)
+                return state.apply(module.to(state.x.device))
+            state = self._enter(state)
+        else:
+            self.output_shape((state.channels, *state.positions))
+        return self._exact(state, trace)
+
+    def _enter(self, inputs: Inputs) -> State:
+        return inputs.state()
+
+    @abstractmethod
+    def _exact(self, state: State, trace: Trace) -> State: ...
+
+
+def require_image(layer: Layer, shape: Shape) -> None:
+    if len(shape) != 3:
+        raise BadInput(
+            layer.word,
+            f"got vectors of shape {shape}, expected images (c, h, w)",
+            "use it before flatten, gap or dense",
+        )
+
+
+def window_count(layer: Layer, size: int, window: int, stride: int) -> int:
+    if window > size:
+        raise BadInput(layer.word, f"window {window} is larger than the input of size {size}", "use a smaller window")
+    return (size - window) // stride + 1
+
+
+def require_positive(place: str, **values: int | None) -> None:
+    for name, value in values.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise BadInput(place, f"{name} is {value!r}, expected a whole number of at least 1", f"pass {name} >= 1")

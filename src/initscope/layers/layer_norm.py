@@ -1,0 +1,131 @@
+"""Layer and group normalisation: over channels, with or without positions, each input by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from initscope.errors import BadInput
+from initscope.geometry import Block, Side, State, draw_units
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive
+
+
+@dataclass(frozen=True)
+class LayerNorm(SingleLayer):
+    """Centre and scale each input over its channels and positions (`all`), or over channels at each position (`channels`).
+
+    With many channels the statistics are the expectations: μ = mean of the units' means, σ² = mean A - μ². Then
+    A' = (A - 2μm + μ²)/σ², and D' follows from |αa - βb|² = αβ|a-b|² + (α-β)(α|a|² - β|b|²) on the centred units.
+    """
+
+    over: Literal["all", "channels"] = "all"
+    epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if self.over not in ("all", "channels"):
+            raise BadInput("ln", f"over is {self.over!r}", "use 'all' or 'channels'")
+
+    @property
+    def word(self) -> str:
+        return "ln" if self.over == "all" else "ln(channels)"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+    def _exact(self, state: State, trace: Trace) -> State:
+        return normalise(state, self.over, self.epsilon)
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        return Standardise(1, self.over, self.epsilon)
+
+
+@dataclass(frozen=True)
+class GroupNorm(SingleLayer):
+    """Layer norm within `groups` groups of channels; with many channels in each group it acts like layer norm."""
+
+    groups: int
+    epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        require_positive("gn", groups=self.groups)
+
+    @property
+    def word(self) -> str:
+        return f"gn({self.groups})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        if shape[0] % self.groups:
+            raise BadInput(self.word, f"{shape[0]} channels do not split into {self.groups} groups", "use a divisor")
+        return shape
+
+    def _exact(self, state: State, trace: Trace) -> State:
+        if len(state.shares) > 1 and self.groups > 1:
+            trace.note(f"{self.word}: groups are taken to hold all kinds of units in equal shares")
+        return normalise(state, "all", self.epsilon)
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return Standardise(self.groups, "all", self.epsilon)
+
+
+class Standardise(nn.Module):
+    """The finite face of layer and group norm."""
+
+    def __init__(self, groups: int, over: str, epsilon: float) -> None:
+        super().__init__()
+        self.groups, self.over, self.epsilon = groups, over, epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.over == "channels" and x.ndim == 4:
+            return F.layer_norm(x.movedim(1, -1), x.shape[1:2], eps=self.epsilon).movedim(-1, 1)
+        return F.group_norm(x, self.groups, eps=self.epsilon)
+
+
+def normalise(state: State, over: str, epsilon: float) -> State:
+    """See `LayerNorm`."""
+    size = len(state.positions)
+
+    def pooled(t: Tensor) -> Tensor:
+        """Mean over kinds, and over positions unless each is by itself: broadcastable to t."""
+        t = state.collapse_kinds(t)
+        return t.mean(tuple(range(-size, 0)), keepdim=True) if size and over == "all" else t
+
+    def statistics(s: Side) -> tuple[Tensor, Tensor]:
+        centre = pooled(s.mean)
+        return centre, (pooled(s.norm) - centre.square() + epsilon).rsqrt()
+
+    stats = {s: statistics(s) for s in (state.x, state.y)}
+
+    def centred(norm: Tensor, mean: Tensor, centre: Tensor) -> Tensor:
+        return norm - 2 * centre * mean + centre.square()
+
+    def norm(s: Side) -> Tensor:
+        centre, scale = stats[s]
+        return scale.square() * centred(s.norm, s.mean, centre)
+
+    def mean(s: Side) -> Tensor:
+        centre, scale = stats[s]
+        return scale * (s.mean - centre)
+
+    def distance(block: Block) -> Tensor:
+        centre_a, alpha = map(block.left, stats[block.a])
+        centre_b, beta = map(block.right, stats[block.b])
+        shift = centre_a - centre_b
+        d = block.distance - 2 * shift * (block.mean_a - block.mean_b) + shift.square()
+        a = centred(block.norm_a, block.mean_a, centre_a)
+        b = centred(block.norm_b, block.mean_b, centre_b)
+        return (alpha * beta * d + (alpha - beta) * (alpha * a - beta * b)).clamp_min(0)
+
+    def draw(units: int, generator: Generator) -> Tensor:
+        (cx, ax), (cy, ay) = stats[state.x], stats[state.y]
+        centre, scale = (cx, ax) if state.joint else (torch.cat([cx, cy], 1), torch.cat([ax, ay], 1))
+        return (draw_units(state, units, generator) - centre[:, None]) * scale[:, None]
+
+    keeps = state.law == "gaussian" and not bool(state.x.mean.any()) and not bool(state.y.mean.any())
+    return state.map(
+        norm, distance, mean, law="gaussian" if keeps else "other", draw=None if keeps and state.draw is None else draw
+    )

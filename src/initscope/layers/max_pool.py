@@ -1,0 +1,118 @@
+"""Max pooling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from initscope.activations import IDENTITY, Activation
+from initscope.geometry import Block, State, push
+from initscope.geometry.draws import state_from_samples
+from initscope.layers.extremes import maximum_distance, maximum_moments
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive
+from initscope.layers.pooling import Pool, global_shape, grouped, on_units, pooled_shape, require_independent
+
+
+@dataclass(frozen=True)
+class MaxPool(SingleLayer):
+    """Maxima over windows of positions, or, for vectors, over groups of n units.
+
+    Over n independent units after a dense layer (and a homogeneous, non-decreasing activation) the moments are an exact
+    integral (see `extremes`). Over positions there is no closed form: units are drawn and measured, and the trace says so.
+    """
+
+    window: int
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive("maxpool", window=self.window, stride=self.stride)
+
+    @property
+    def word(self) -> str:
+        return f"maxpool{self.window}"
+
+    @property
+    def needs_all_positions(self) -> bool:
+        return True
+
+    @property
+    def needs_draws(self) -> bool:
+        return True
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return pooled_shape(self, shape, self.window, self.stride or self.window)
+
+    def _exact(self, state: State, trace: Trace) -> State:
+        if state.positions:
+            trace.simulated = True
+            return push(state, on_units(self._pool), state.channels, trace.units, trace.generator)
+        require_independent(self, state)
+        draw = grouped(state, self.window, lambda t: t.amax(-1))
+        activation = state.activation if state.activation is not None else IDENTITY
+        before = state.before if state.before is not None else state
+        if before.law == "gaussian" and activation.degree == 1 and activation.monotone:
+            return self._over_units(state, before, activation)
+        trace.simulated = True
+        samples = draw(trace.units, trace.generator)
+        return state_from_samples(state, samples, state.channels // self.window, draw)
+
+    def _over_units(self, state: State, before: State, activation: Activation) -> State:
+        """With α, β the standard deviations before the activation: D' = αβ E(f(M) - f(M'))² + (α - β)² E f(M)²."""
+        n = self.window
+        slope = -float(activation(torch.tensor(-1.0, dtype=torch.float64)))
+        top = float(activation(torch.tensor(1.0, dtype=torch.float64)))  # f(z) = top · (z or (slope/top) z)
+        moments = maximum_moments(n, slope / top)
+
+        def distance(block: Block) -> Tensor:
+            a, b = block.norm_a.sqrt(), block.norm_b.sqrt()
+            excess = (block.distance - (a - b).square()).clamp_min(0)  # 2ab (1 - rho)
+            defect = torch.where(a * b > 0, excess / (2 * a * b), torch.zeros_like(excess))
+            equal = torch.from_numpy(maximum_distance(n, slope / top, defect.detach().double().cpu().numpy()))
+            return top**2 * (a * b * equal.to(a) + (a - b).square() * moments.second)
+
+        return before.map(
+            lambda s: top**2 * moments.second * s.norm,
+            distance,
+            lambda s: top * moments.mean * s.norm.sqrt(),
+            law="other",
+            channels=state.channels // n,
+            draw=grouped(state, n, lambda t: t.amax(-1)),
+        )
+
+    def _pool(self, t: Tensor) -> Tensor:
+        return F.max_pool2d(t, self.window, self.stride or self.window)
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return Pool(self.window, self._pool, lambda t: t.amax(-1))
+
+
+@dataclass(frozen=True)
+class GlobalMaxPool(SingleLayer):
+    """The maximum over all positions: images become vectors. Simulated, with its interval."""
+
+    @property
+    def word(self) -> str:
+        return "gmp"
+
+    @property
+    def needs_all_positions(self) -> bool:
+        return True
+
+    @property
+    def needs_draws(self) -> bool:
+        return True
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return global_shape(self, shape)
+
+    def _exact(self, state: State, trace: Trace) -> State:
+        trace.simulated = True
+        return push(state, lambda t: t.amax((-2, -1)), state.channels, trace.units, trace.generator)
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return Pool(None, lambda t: t.amax((-2, -1)), lambda t: t)

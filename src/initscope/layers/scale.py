@@ -1,0 +1,48 @@
+"""Multiplication by a constant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+from initscope.geometry import State, then
+from initscope.layers.layer import Shape, SingleLayer, Trace
+
+
+@dataclass(frozen=True)
+class Scale(SingleLayer):
+    """All units times a constant c: A' = c² A, D' = c² D."""
+
+    factor: float
+
+    @property
+    def word(self) -> str:
+        return f"scale({self.factor:g})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+    def _exact(self, state: State, trace: Trace) -> State:
+        c = self.factor
+        return state.map(
+            lambda s: c * c * s.norm,
+            lambda b: c * c * b.distance,
+            lambda s: c * s.mean,
+            draw=None if state.law == "gaussian" and state.draw is None else then(state, lambda t: c * t),
+        )
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        return Multiply(self.factor)
+
+
+class Multiply(nn.Module):
+    """The finite face of `Scale`."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * x

@@ -1,0 +1,21 @@
+"""Compositions of layers, the architecture language, exact prediction and kernels."""
+
+from initscope.networks.composition import Concat, Residual, Sequential, Sum
+from initscope.networks.kernels import KernelEstimate, kernel, kernel_estimate
+from initscope.networks.language import parse, unparse
+from initscope.networks.prediction import LayerGeometry, Prediction, predict
+
+__all__ = [
+    "Concat",
+    "KernelEstimate",
+    "LayerGeometry",
+    "Prediction",
+    "Residual",
+    "Sequential",
+    "Sum",
+    "kernel",
+    "kernel_estimate",
+    "parse",
+    "predict",
+    "unparse",
+]

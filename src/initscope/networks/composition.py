@@ -1,0 +1,320 @@
+"""Compositions of layers: one after the other, added up, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import torch
+from torch import Generator, Tensor, nn
+
+from initscope.errors import BadInput, NoExactForm
+from initscope.geometry import Block, Inputs, Side, State, draw_units
+from initscope.layers import Layer, Scale, Shape, Trace
+
+
+class _Composition(Layer):
+    """What a composition asks for is what any of its parts asks for."""
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        raise AssertionError("every composition has parts")
+
+    @property
+    def needs_all_positions(self) -> bool:
+        return any(p.needs_all_positions for p in self.parts)
+
+    @property
+    def needs_joint_batch(self) -> bool:
+        return any(p.needs_joint_batch for p in self.parts)
+
+    @property
+    def needs_draws(self) -> bool:
+        return any(p.needs_draws for p in self.parts)
+
+    @property
+    def has_weights(self) -> bool:
+        return any(p.has_weights for p in self.parts)
+
+
+@dataclass(frozen=True, init=False)
+class Sequential(_Composition):
+    """Layers one after the other."""
+
+    layers: tuple[Layer, ...]
+
+    def __init__(self, *layers: Layer) -> None:
+        _require_layers("sequential", layers)
+        object.__setattr__(self, "layers", layers)
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        return self.layers
+
+    @property
+    def word(self) -> str:
+        return " ".join(layer.word for layer in self.layers)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return reduce(lambda s, layer: layer.output_shape(s), self.layers, shape)
+
+    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
+        trace = trace if trace is not None else Trace()
+        keep = trace.keep_positions
+        for layer, rest in zip(self.layers, needed_after(self.layers, keep), strict=True):
+            state = _trim(state, rest or layer.needs_all_positions)
+            trace.keep_positions = rest
+            state = layer.propagate(state, trace)
+        trace.keep_positions = keep
+        return _trim(state, keep)
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+        modules = []
+        for layer in self.layers:
+            modules.append(layer.sample(shape, generator=generator, dtype=dtype))
+            shape = layer.output_shape(shape)
+        return nn.Sequential(*modules)
+
+
+@dataclass(frozen=True, init=False)
+class Sum(_Composition):
+    """The sum of branches on the same input. Branches with weights of their own are independent of the others, so
+
+    A' = Σ A_i + 2 Σ_{i<j} m_i m_j and D' = Σ D_i + 2 Σ_{i<j} (m_i^a - m_i^b)(m_j^a - m_j^b), m being the units' means.
+    """
+
+    branches: tuple[Layer, ...]
+
+    def __init__(self, *branches: Layer) -> None:
+        _require_layers("sum", branches)
+        if len(branches) < 2:
+            raise BadInput("sum", f"got {len(branches)} branches", "pass at least two")
+        if sum(not b.has_weights for b in branches) > 1:
+            raise BadInput(
+                "sum",
+                "more than one branch has no dense or conv layer, so their units are not independent",
+                "write them as one activation, for example Activation.from_function(lambda z: z + z.relu())",
+            )
+        object.__setattr__(self, "branches", branches)
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        return self.branches
+
+    @property
+    def word(self) -> str:
+        return f"sum({' | '.join(b.word for b in self.branches)})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        shapes = [b.output_shape(shape) for b in self.branches]
+        if len(set(shapes)) > 1:
+            raise BadInput(self.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make them equal")
+        return shapes[0]
+
+    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
+        trace = trace if trace is not None else Trace()
+        self.output_shape(_shape(state))
+        return reduce(_add, _run_branches(self.branches, state, trace))
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], add=True)
+
+
+@dataclass(frozen=True, init=False)
+class Residual(_Composition):
+    """The input plus `scale` times a branch."""
+
+    layers: tuple[Layer, ...]
+    scale: float
+
+    def __init__(self, *layers: Layer, scale: float = 1.0) -> None:
+        _require_layers("res", layers)
+        object.__setattr__(self, "layers", layers)
+        object.__setattr__(self, "scale", scale)
+        _ = self.sum
+
+    @property
+    def sum(self) -> Sum:
+        tail = () if self.scale == 1.0 else (Scale(self.scale),)
+        return Sum(Sequential(), Sequential(*self.layers, *tail))
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        return self.layers
+
+    @property
+    def word(self) -> str:
+        inside = " ".join(layer.word for layer in self.layers)
+        return f"res({inside})" if self.scale == 1.0 else f"res({inside}, scale={self.scale:g})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return self.sum.output_shape(shape)
+
+    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
+        return self.sum.propagate(state, trace)
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        return self.sum.sample(shape, generator=generator, dtype=dtype)
+
+
+@dataclass(frozen=True, init=False)
+class Concat(_Composition):
+    """Branches on the same input side by side along channels: each stays a kind of units of its own."""
+
+    branches: tuple[Layer, ...]
+
+    def __init__(self, *branches: Layer) -> None:
+        _require_layers("cat", branches)
+        if len(branches) < 2:
+            raise BadInput("cat", f"got {len(branches)} branches", "pass at least two")
+        object.__setattr__(self, "branches", branches)
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        return self.branches
+
+    @property
+    def word(self) -> str:
+        return f"cat({' | '.join(b.word for b in self.branches)})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        shapes = [b.output_shape(shape) for b in self.branches]
+        if len({s[1:] for s in shapes}) > 1:
+            raise BadInput(self.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make the sizes equal")
+        return sum(s[0] for s in shapes), *shapes[0][1:]
+
+    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
+        trace = trace if trace is not None else Trace()
+        self.output_shape(_shape(state))
+        outs = _run_branches(self.branches, state, trace)
+        if all(isinstance(o, Inputs) for o in outs):
+            first = outs[0]
+            assert isinstance(first, Inputs)
+            x, y = (torch.cat([getattr(o, side) for o in outs], 1) for side in "xy")
+            return replace(first, x=x, y=x if first.joint else y)
+        return _concatenate([o.state() if isinstance(o, Inputs) else o for o in outs])
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], add=False)
+
+
+class Parallel(nn.Module):
+    """The finite face of sums and concatenations."""
+
+    def __init__(self, branches: list[nn.Module], *, add: bool) -> None:
+        super().__init__()
+        self.branches, self.add = nn.ModuleList(branches), add
+
+    def forward(self, x: Tensor) -> Tensor:
+        outs = [branch(x) for branch in self.branches]
+        return torch.stack(outs).sum(0) if self.add else torch.cat(outs, 1)
+
+
+def needed_after(layers: tuple[Layer, ...], keep: bool = False) -> list[bool]:
+    """For each layer, whether any later one (or what follows them all: `keep`) looks at pairs of different positions."""
+    needed = []
+    for layer in reversed(layers):
+        needed.append(keep)
+        keep = keep or layer.needs_all_positions
+    return needed[::-1]
+
+
+def _run_branches(branches: tuple[Layer, ...], state: State | Inputs, trace: Trace) -> list[State | Inputs]:
+    needed = trace.keep_positions
+    return [_trim(Sequential(branch).propagate(state, trace), needed) for branch in branches]
+
+
+def _trim(state: State | Inputs, needed: bool) -> State | Inputs:
+    """Pairs of different positions are carried only as far as a layer needs them."""
+    if needed:
+        return state
+    return replace(state, all_positions=False) if isinstance(state, Inputs) else state.same_position()
+
+
+def _shape(state: State | Inputs) -> Shape:
+    return state.shape if isinstance(state, Inputs) else (state.channels, *state.positions)
+
+
+def _require_layers(place: str, layers: tuple[object, ...]) -> None:
+    for i, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise BadInput(
+                place, f"part {i} is a {type(layer).__name__}, expected a layer", "pass layers, for example Conv(64)"
+            )
+
+
+def _add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
+    if isinstance(one, Inputs) and isinstance(two, Inputs):
+        return replace(one, x=one.x + two.x, y=one.y + two.y)
+    a, b = (s.state() if isinstance(s, Inputs) else s for s in (one, two))
+    kinds = {len(a.shares), len(b.shares)}
+    if len(kinds - {1}) > 1:
+        raise NoExactForm(
+            "sum", f"branches have {len(a.shares)} and {len(b.shares)} kinds of units", "mix them with a conv"
+        )
+
+    def side(s: Side, t: Side, within: Tensor | None) -> Side:
+        return Side(s.norm + t.norm + 2 * s.mean * t.mean, s.mean + t.mean, within)
+
+    def distance(s: Block | None, t: Block | None) -> Tensor | None:
+        if s is None or t is None:
+            return None
+        return s.distance + t.distance + 2 * (s.mean_a - s.mean_b) * (t.mean_a - t.mean_b)
+
+    cross, within_x, within_y = (distance(s, t) for s, t in zip(a.blocks(), b.blocks(), strict=True))
+    assert cross is not None
+    x = side(a.x, b.x, within_x)
+    gaussian = a.law == b.law == "gaussian"
+
+    def draw(units: int, generator: Generator) -> Tensor:
+        return draw_units(a, units, generator) + draw_units(b, units, generator)
+
+    return State(
+        x=x,
+        y=x if a.joint else side(a.y, b.y, within_y),
+        distance=cross,
+        shares=a.shares if len(a.shares) > 1 else b.shares,
+        channels=a.channels,
+        positions=a.positions,
+        zipped=a.zipped,
+        all_positions=a.all_positions,
+        law="gaussian" if gaussian else "other",
+        joint=a.joint,
+        independent_units=a.independent_units and b.independent_units,
+        draw=None if gaussian and a.draw is None and b.draw is None else draw,
+    )
+
+
+def _concatenate(states: list[State]) -> State:
+    total = sum(s.channels for s in states)
+    first = states[0]
+
+    def side(sides: list[Side]) -> Side:
+        withins = [s.within for s in sides if s.within is not None]
+        return Side(
+            torch.cat([s.norm for s in sides]),
+            torch.cat([s.mean for s in sides]),
+            torch.cat(withins) if len(withins) == len(sides) else None,
+        )
+
+    def draw(units: int, generator: Generator) -> Tensor:
+        return torch.cat([draw_units(s, units, generator) for s in states])
+
+    x = side([s.x for s in states])
+    gaussian = all(s.law == "gaussian" for s in states)
+    return State(
+        x=x,
+        y=x if first.joint else side([s.y for s in states]),
+        distance=torch.cat([s.distance for s in states]),
+        shares=torch.cat([s.shares * (s.channels / total) for s in states]),
+        channels=total,
+        positions=first.positions,
+        zipped=first.zipped,
+        all_positions=first.all_positions,
+        law="gaussian" if gaussian else "other",
+        joint=first.joint,
+        independent_units=False,
+        draw=None if gaussian and all(s.draw is None for s in states) else draw,
+    )

@@ -1,0 +1,133 @@
+"""Which networks the fused loops can compute, and how they are asked to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from initscope.layers import Activate, Conv, Dense, Flatten, GlobalAveragePool, Layer
+from initscope.networks.composition import Sequential
+from initscope.networks.fused import (
+    ConvStack,
+    Progress,
+    dense_kernel,
+    dense_norms,
+    estimate,
+    mean_norms,
+    pooled_kernel,
+    pooled_norms,
+    same_position_kernel,
+)
+from initscope.weights import Fans
+
+
+@dataclass(frozen=True)
+class FastPlan:
+    """A stack of layers that the fused loops know, then a linear readout K -> gain · K + bias."""
+
+    gains: tuple[float, ...]
+    biases: tuple[float, ...]
+    slopes: tuple[float, ...]
+    stack: ConvStack | None  # None: dense layers on (flattened) inputs
+    pooled: bool = False
+    readout: tuple[float, float] = (1.0, 0.0)
+
+    def run(
+        self, x: Tensor, y: Tensor | None, quantity: Literal["product", "distance"], progress: Progress | None
+    ) -> Tensor:
+        if self.stack is None:
+            flat = None if y is None else y.flatten(1)
+            out = dense_kernel(self.gains, self.biases, self.slopes, x.flatten(1), flat, quantity=quantity)
+        else:
+            run = pooled_kernel if self.pooled else same_position_kernel
+            out = run(self.stack, x, y, quantity=quantity, progress=progress)
+        gain, bias = self.readout
+        return out if self.readout == (1.0, 0.0) else gain * out + (bias if quantity == "product" else 0.0)
+
+    def norms(self, x: Tensor) -> Tensor:
+        """E h(x)² per unit, (n,) in float64."""
+        if self.stack is None:
+            norms = dense_norms(self.gains, self.biases, self.slopes, x.flatten(1))
+        else:
+            norms = pooled_norms(self.stack, x) if self.pooled else mean_norms(self.stack, x)
+        return self.readout[0] * norms + self.readout[1]
+
+    def peak_bytes(self, x: Tensor, m: int) -> int:
+        dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
+        if self.stack is None:
+            return 3 * len(x) * m * dtype.itemsize
+        n, c, h, w = x.shape
+        return estimate(self.stack, n, m, h, w, c, self.pooled, dtype).bytes
+
+
+def fast_plan(net: Sequential, shape: tuple[int, ...]) -> FastPlan | None:
+    """The plan for `conv [leaky relu] ... [gap | flatten] [dense]` and `dense [leaky relu] ...`, or None for other networks."""
+    layers = [layer for layer in net.layers if not isinstance(layer, Flatten)]
+    if not layers:
+        return None
+    if isinstance(layers[0], Dense):
+        return _dense_plan(layers, math.prod(shape))
+    return _conv_plan(layers, shape) if isinstance(layers[0], Conv) else None
+
+
+def _dense_plan(layers: list[Layer], inputs: int) -> FastPlan | None:
+    gains, biases, slopes = [], [], []
+    i = 0
+    while i < len(layers):
+        layer = layers[i]
+        if not isinstance(layer, Dense) or layer.weights.centres_filters:
+            return None
+        slope = _slope(layers[i + 1]) if i + 1 < len(layers) else None
+        gains.append(layer.weights.gain(Fans(inputs, layer.width)))
+        biases.append(layer.bias**2)
+        slopes.append(1.0 if slope is None else slope)
+        inputs = layer.width
+        i += 1 if slope is None else 2
+    return FastPlan(tuple(gains), tuple(biases), tuple(slopes), None)
+
+
+def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
+    gains, biases, slopes, kernels, paddings = [], [], [], [], set()
+    i = 0
+    while i < len(layers) and isinstance(layer := layers[i], Conv):
+        if not _simple(layer):
+            return None
+        slope = _slope(layers[i + 1]) if i + 1 < len(layers) else None
+        gains.append(layer.weights.gain(layer.fans(shape[0])))
+        biases.append(layer.bias**2)
+        slopes.append(1.0 if slope is None else slope)
+        kernels.append(layer.window.kernel[0])
+        if kernels[-1] > 1:
+            paddings.add(layer.padding)
+        shape = layer.output_shape(shape)
+        i += 1 if slope is None else 2
+    pooled = i < len(layers) and isinstance(layers[i], GlobalAveragePool)
+    i += pooled
+    readout = (1.0, 0.0)
+    if i < len(layers) and isinstance(last := layers[i], Dense) and not last.weights.centres_filters:
+        readout = (last.weights.gain(Fans(shape[0] if pooled else math.prod(shape), last.width)), last.bias**2)
+        i += 1
+    if i < len(layers) or len(paddings) > 1:
+        return None
+    parts = (tuple(gains), tuple(biases), tuple(slopes))
+    return FastPlan(*parts, ConvStack(tuple(kernels), *parts, paddings.pop() if paddings else "valid"), pooled, readout)
+
+
+def _simple(layer: Conv) -> bool:
+    """Stride, dilation and groups of one, square odd filters with independent taps, padding that keeps the size."""
+    window = layer.window
+    plain = window.stride == window.dilation == (1, 1) and layer.groups == 1 and layer.margin is None
+    square = window.kernel[0] == window.kernel[1] and (window.kernel[0] % 2 == 1 or layer.padding == "valid")
+    return plain and square and layer.weights.taps(window.kernel) is None and not layer.weights.centres_filters
+
+
+def _slope(layer: Layer) -> float | None:
+    """The slope below zero if the layer is a (leaky) ReLU or the identity."""
+    if not isinstance(layer, Activate) or layer.activation.degree != 1:
+        return None
+    low, high = layer.activation(torch.tensor([-1.0, 1.0], dtype=torch.float64)).tolist()
+    return -low if high == 1.0 and -1.0 <= low <= 0.0 else None

@@ -1,0 +1,16 @@
+"""A small language for architectures: `parse("10x(conv3 relu) gap")` is a network, `unparse` writes it back.
+
+    network  = item item ...                        one after the other
+    item     = word | word/2 | word(options)        a layer; /2 is short for stride=2
+             | 10x(network) | (network)*10          the layers ten times
+             | res(network, scale=0.1)              residual: input + scale * branch
+             | cat(network | network)               channels side by side
+             | sum(network | network)               added up
+
+Words, options and limits are listed in docs/language.md.
+"""
+
+from initscope.networks.reader import DEFAULT_WIDTH, MOST_LAYERS, parse
+from initscope.networks.writer import unparse
+
+__all__ = ["DEFAULT_WIDTH", "MOST_LAYERS", "parse", "unparse"]

@@ -1,0 +1,173 @@
+"""The layer words of the architecture language: how each one, with its options, becomes a layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+from initscope import activations, weights
+from initscope.activations import Activation
+from initscope.errors import BadInput
+from initscope.layers import (
+    Activate,
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    GroupNorm,
+    L2Pool,
+    Layer,
+    LayerNorm,
+    MaxPool,
+    Scale,
+    Upsample,
+)
+from initscope.layers.shifts import Padding
+from initscope.networks.grammar import Arguments, Token, Value, real, whole
+from initscope.weights import WeightLaw
+
+PADDINGS: tuple[Padding, ...] = ("circular", "zero", "valid", "reflect")
+OVER: tuple[Literal["all", "channels"], ...] = ("all", "channels")
+SIZED = re.compile(r"(conv)([0-9]+)(?:x([0-9]+))?|(avgpool|maxpool|l2pool|up|zeroup)([0-9]+)")
+
+_HIGHEST_ORDER = 50  # coefficients of higher orders overflow or cancel
+ACTIVATIONS = frozenset(activations.names())
+
+
+def build(arguments: Arguments, width: int) -> Layer:
+    """The layer of the word that owns the arguments; `width` serves where none is given."""
+    word = arguments.owner.text.lower()
+    sized = SIZED.fullmatch(word)
+    if sized is not None:
+        layer = _build_sized(arguments, sized, width)
+    elif word in FIXED:
+        layer = FIXED[word](arguments, width)
+    else:
+        layer = Activate(_activation(arguments, word))
+    arguments.done()
+    return layer
+
+
+def _build_sized(arguments: Arguments, sized: re.Match[str], width: int) -> Layer:
+    """conv3, conv5x3, avgpool2: the numbers inside the word are its size."""
+
+    def number(group: int) -> int:
+        token = Token("number", sized.group(group), arguments.owner.start + sized.start(group))
+        return whole(arguments.source, token, "the size")
+
+    if sized.group(1) is None:
+        return _ONE_SIZE[sized.group(4)](arguments, number(5))
+    return _conv(arguments, number(2) if sized.group(3) is None else (number(2), number(3)), width)
+
+
+def _conv(arguments: Arguments, kernel: int | tuple[int, int], width: int) -> Layer:
+    return Conv(
+        arguments.integer("width", width, first=True),
+        kernel=kernel,
+        stride=arguments.integer("stride", 1),
+        padding=arguments.choice("padding", PADDINGS, "circular"),
+        dilation=arguments.integer("dilation", 1),
+        groups=arguments.integer("groups", 1),
+        weights=_weights(arguments),
+        bias=arguments.number("bias", 0.0),
+    )
+
+
+def _dense(arguments: Arguments, width: int) -> Layer:
+    units = arguments.integer("width", width, first=True)
+    return Dense(units, weights=_weights(arguments), bias=arguments.number("bias", 0.0))
+
+
+def _weights(arguments: Arguments) -> WeightLaw:
+    """init=he, init=zero_sum."""
+    value = arguments.take("init")
+    if value is None:
+        return weights.by_name("he")
+    if value.token.kind != "word" or value.arguments:
+        arguments.source.refuse(value.token, f"init is {value.token}, expected a weight law", "write init=he")
+    try:
+        return weights.by_name(value.token.text)
+    except BadInput as error:
+        raise arguments.source.complaint(value.token, error.problem, error.remedy) from None
+
+
+def _stride(arguments: Arguments) -> int | None:
+    value = arguments.take("stride")
+    return None if value is None else whole(arguments.source, value.token, "stride")
+
+
+def _average_pool(arguments: Arguments, window: int) -> Layer:
+    return AveragePool(window, stride=_stride(arguments))
+
+
+def _max_pool(arguments: Arguments, window: int) -> Layer:
+    return MaxPool(window, stride=_stride(arguments))
+
+
+def _l2_pool(arguments: Arguments, window: int) -> Layer:
+    return L2Pool(window, stride=_stride(arguments))
+
+
+def _window(pool: Callable[[Arguments, int], Layer]) -> Callable[[Arguments, int], Layer]:
+    """avgpool(3, stride=2): the size as the first argument."""
+    return lambda arguments, width: pool(arguments, arguments.integer("window", None, first=True))
+
+
+def _layer_norm(arguments: Arguments, width: int) -> Layer:
+    return LayerNorm(over=arguments.choice("over", OVER, "all", first=True))
+
+
+_ONE_SIZE: dict[str, Callable[[Arguments, int], Layer]] = {
+    "avgpool": _average_pool,
+    "maxpool": _max_pool,
+    "l2pool": _l2_pool,
+    "up": lambda arguments, factor: Upsample(factor, mode="nearest"),
+    "zeroup": lambda arguments, factor: Upsample(factor, mode="zeros"),
+}
+
+FIXED: dict[str, Callable[[Arguments, int], Layer]] = {
+    "dense": _dense,
+    "avgpool": _window(_average_pool),
+    "maxpool": _window(_max_pool),
+    "l2pool": _window(_l2_pool),
+    "gap": lambda arguments, width: GlobalAveragePool(),
+    "gmp": lambda arguments, width: GlobalMaxPool(),
+    "bn": lambda arguments, width: BatchNorm(),
+    "ln": _layer_norm,
+    "gn": lambda arguments, width: GroupNorm(arguments.integer("groups", None, first=True)),
+    "flatten": lambda arguments, width: Flatten(),
+    "dropout": lambda arguments, width: Dropout(arguments.number("p", None, first=True)),
+    "scale": lambda arguments, width: Scale(arguments.number("factor", None, first=True)),
+}
+
+
+def _activation(arguments: Arguments, word: str) -> Activation:
+    numbers = [_number(arguments, value, word) for value in arguments.positional]
+    arguments.positional = []
+    return _named(word, *numbers)
+
+
+def _number(arguments: Arguments, value: Value, word: str) -> float:
+    """Whole numbers stay whole: the order of a polynomial is one."""
+    number = real(arguments.source, value, word)
+    if word in ("hermite", "relupower") and number > _HIGHEST_ORDER:
+        arguments.source.refuse(value.token, f"the order is {value.token}, at most {_HIGHEST_ORDER}", "use a lower one")
+    return int(number) if value.token.text.isdigit() and number < 2**53 else number
+
+
+@cache
+def _named(word: str, *numbers: float) -> Activation:
+    """One object per text: activations compare by identity, and equal texts are to give equal networks."""
+    return activations.by_name(word, *numbers)
+
+
+def default_words() -> list[str]:
+    """Every layer word with its usual size, for suggestions."""
+    sized = ["conv1", "conv3", "conv5", "avgpool2", "maxpool2", "l2pool2", "up2", "zeroup2"]
+    return sorted({*sized, *FIXED, "res", "cat", "sum", *ACTIVATIONS})
