@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from initscope.networks.fused import ConvStack, dense_kernel, pooled_kernel, same_position_kernel
+from initscope import kernel, parse
 
 SIDE, CHANNELS = 32, 3
 # One update of a position pair: sum over taps (4 additions, separable), scale, ratio, clamp, square root, polynomial of
@@ -83,11 +83,8 @@ def make_inputs(work: Work, seed: int = 0) -> Tensor:
 
 def compute(work: Work, x: Tensor) -> Tensor:
     """The kernel matrix of a work; the one place that says through which function it goes."""
-    layers = ((2.0,) * work.depth, (0.0,) * work.depth, (0.0,) * work.depth)
-    if work.kind == "dense":
-        return dense_kernel(*layers, x)
-    stack = ConvStack((3,) * work.depth, *layers, "circular")
-    return (same_position_kernel if work.kind == "same" else pooled_kernel)(stack, x)
+    layer = "dense(1) relu" if work.kind == "dense" else "conv3 relu"
+    return kernel(parse(f"{work.depth}x({layer}){' gap' if work.kind == 'pooled' else ''}"), x)
 
 
 def seconds_of(call: Callable[[], object], repeats: int) -> list[float]:

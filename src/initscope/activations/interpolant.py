@@ -21,8 +21,9 @@ from torch import Tensor
 from initscope.activations.dual import Function
 from initscope.activations.triangle import triangle
 
-Slopes = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Norms a, b and angles t -> E f'(u) f'(v) on their grid, (len(a) × len(b), len(t))."""
+Slopes = Callable[[Tensor, Tensor, Tensor, int], "Tensor | None"]
+"""Norms a, b and angles t -> E f'(u) f'(v) on their grid, (len(a) × len(b), len(t)); None if that would cost more than
+as many states as the last argument says."""
 Checked = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 Stretch = Callable[[Tensor, Tensor], Tensor]
 
@@ -103,9 +104,9 @@ def interpolate(
     for least, angles in _LEVELS:
         turn = Axis(0.0, max(0.3, float(t.max())), angles)
         axes = (_norm_axis(log_a, least), _norm_axis(log_b, least), turn)
-        if axes[0].count * axes[1].count * axes[2].count > len(A):
+        grid = _grid(slopes, axes, home, len(A))
+        if grid is None:
             return None
-        grid = _grid(slopes, axes, home)
         if stretch is None:
             factors: tuple[Tensor, Tensor | None] = grid, None
         else:
@@ -150,10 +151,11 @@ def _sample(log_a: Tensor, log_b: Tensor, t: Tensor) -> Tensor:
     return chosen
 
 
-def _grid(slopes: Slopes, axes: tuple[Axis, Axis, Axis], home: torch.device) -> Tensor:
+def _grid(slopes: Slopes, axes: tuple[Axis, Axis, Axis], home: torch.device, limit: int) -> Tensor | None:
     """K at all nodes, (count_a × count_b, count_t)."""
     log_a, log_b, t = (axis.nodes.to(home) for axis in axes)
-    return slopes(log_a.exp(), log_b.exp(), t).cpu()
+    grid = slopes(log_a.exp(), log_b.exp(), t, limit)
+    return None if grid is None else grid.cpu()
 
 
 def mehler_grid(fn: Function, a: Tensor, b: Tensor, t: Tensor) -> Tensor | None:

@@ -3,31 +3,29 @@
 The pair is written as u = a (C x + S y), v = σ b (C x - S y) with independent standard normal x, y, where
 C = cos h >= S = sin h and h is half the acute angle between u and ±v. A kink k draws the two lines u = k and v = k; in
 these coordinates both cross the x direction steeply, however strong the correlation, so the inner integral over x is
-split at both, and the outer one over y at the points where two such lines meet.
+split at both, and the outer one over y at the points where two such lines meet. A single kink at 0 draws two lines
+through the origin, and polar coordinates need no other split.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from initscope.activations.rules import TOLERANCE, climb, gauss, panels, slices
 from initscope.activations.triangle import triangle
 
 Kernel = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(u, v, u - v) -> the integrand, elementwise."""
 
-_CHUNK = 1 << 17
-_TOLERANCE = 3e-10
 _SMOOTH_ORDERS = (12, 18, 27, 40, 60, 90, 135)
 _LEGENDRE_ORDERS = (12, 17, 24, 34)
 _LINE_ORDERS = (12, 18, 27, 40, 60)
-_HERMITE_UP_TO = 60
+_POLAR_ORDERS = (12, 17, 24, 34)
 _SMOOTH_UP_TO = 4.0
 
 
@@ -89,72 +87,22 @@ def integrate_plane(kernel: Kernel, plane: Plane, kinks: tuple[float, ...]) -> t
     value, error = torch.full_like(plane.a, math.nan), torch.full_like(plane.a, math.inf)
     size = torch.maximum(plane.a, plane.b)
     pending = torch.arange(len(plane), device=plane.a.device)
-    if not kinks:
-        chosen = pending[size <= _SMOOTH_UP_TO]
-        _climb(lambda part, n: _smooth_sum(kernel, part, n), _SMOOTH_ORDERS, plane, chosen, value, error)
-        pending = pending[~_settled(value, error)]
+    early = {(): (_smooth_sum, _SMOOTH_ORDERS), (0.0,): (_polar_sum, _POLAR_ORDERS)}.get(kinks)
+    if early is not None:
+        rule, orders = early
+        climb(lambda part, n: rule(kernel, plane[part], n), orders, pending[size <= _SMOOTH_UP_TO], value, error)
+        pending = pending[~(error <= TOLERANCE * value.abs())]
     rungs = _ladder_steps(size)
     for steps in torch.unique(rungs[pending]).tolist():
-        chosen = pending[rungs[pending] == steps]
         marks = _marks(kinks, int(steps))
-        _climb(
-            lambda part, n, marks=marks: _panel_sum(kernel, part, n, kinks, marks),  # type: ignore[misc]
+        climb(
+            lambda part, n, marks=marks: _panel_sum(kernel, plane[part], n, kinks, marks),  # type: ignore[misc]
             _LEGENDRE_ORDERS,
-            plane,
-            chosen,
+            pending[rungs[pending] == steps],
             value,
             error,
         )
     return value, error
-
-
-Rule = Callable[[Plane, int], tuple[Tensor, Tensor]]
-
-
-def _settled(value: Tensor, error: Tensor) -> Tensor:
-    return error <= _TOLERANCE * value.abs()
-
-
-def _climb(rule: Rule, orders: tuple[int, ...], plane: Plane, chosen: Tensor, value: Tensor, error: Tensor) -> None:
-    """Raise the order of the rule for the chosen states until two orders agree; fills `value` and `error` in place."""
-    before: Tensor | None = None
-    gap, size = error, error
-    for order in orders:
-        if not len(chosen):
-            return
-        now, size = rule(plane[chosen], order)
-        if before is not None:
-            gap = (now - before).abs() + 4e-16 * size
-            value[chosen], error[chosen] = now, gap
-            left = ~(gap <= _TOLERANCE * size)
-            chosen, now, gap, size = chosen[left], now[left], gap[left], size[left]
-        before = now
-    # Orders that never agreed say little about how far off they are; where they differ visibly, nothing.
-    error[chosen] = torch.where(gap <= 1e-3 * size, 4 * gap, size)
-
-
-def _slices(count: int, each: int) -> Iterator[slice]:
-    step = max(1, _CHUNK // each)
-    for start in range(0, count, step):
-        yield slice(start, start + step)
-
-
-@cache
-def _gauss(kind: str, order: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights: "legendre" on [-1, 1]; "normal" for a standard normal variable, smooth integrands.
-
-    Gauss-Hermite up to a moderate order; above it its nodes lie no denser than those of the trapezoidal rule, which
-    converges geometrically as well and needs no roots of large polynomials.
-    """
-    if kind == "legendre":
-        nodes, weights = np.polynomial.legendre.leggauss(order)
-    elif order <= _HERMITE_UP_TO:
-        nodes, weights = np.polynomial.hermite_e.hermegauss(order)
-        weights = weights / math.sqrt(2 * math.pi)
-    else:
-        nodes = np.linspace(-10.5, 10.5, order)
-        weights = np.exp(-nodes * nodes / 2) * (nodes[1] - nodes[0]) / math.sqrt(2 * math.pi)
-    return torch.from_numpy(nodes.copy()), torch.from_numpy(weights.copy())
 
 
 _FEWER = ((0.02, 0.3), (0.12, 0.45), (0.35, 0.7), (1.0, 1.0))
@@ -164,17 +112,44 @@ _FEWER = ((0.02, 0.3), (0.12, 0.45), (0.35, 0.7), (1.0, 1.0))
 def _smooth_sum(kernel: Kernel, plane: Plane, order: int) -> tuple[Tensor, Tensor]:
     """The product rule for integrands without kinks."""
     value, size = torch.empty_like(plane.a), torch.empty_like(plane.a)
-    x, weight_x = (t.to(plane.a.device) for t in _gauss("normal", order))
+    x, weight_x = (t.to(plane.a.device) for t in gauss("normal", order))
     above = 0.0
     for limit, share in _FEWER:
         chosen = torch.nonzero((above <= plane.S) & (limit > plane.S)).flatten()
         above = limit
-        y, weight_y = (t.to(plane.a.device) for t in _gauss("normal", max(8, round(share * order))))
+        y, weight_y = (t.to(plane.a.device) for t in gauss("normal", max(8, round(share * order))))
         grid = (weight_x.view(-1, 1) * weight_y).flatten()
-        for part in _slices(len(chosen), len(grid)):
+        for part in slices(len(chosen), len(grid)):
             f = kernel(*plane[chosen[part]].points(x.view(1, -1, 1), y.view(1, 1, -1))).flatten(1)
             value[chosen[part]], size[chosen[part]] = f @ grid, f.abs() @ grid
     return value, size
+
+
+def _polar_sum(kernel: Kernel, plane: Plane, order: int) -> tuple[Tensor, Tensor]:
+    """The rule for a single kink at 0: x, y in polar coordinates, split at u = 0 and v = 0.
+
+    Those lines stand at the angles ±h from the y axis, so the sectors are two thin ones of opening 2h around it and
+    two wide ones of opening π - 2h around the x axis.
+    """
+    nodes, weights = (t.to(plane.a.device) for t in gauss("legendre", order))
+    radius, mass = (t.to(plane.a.device) for t in gauss("radial", order))
+    values, sizes = [], []
+    for part in slices(len(plane), 4 * order * order):
+        cell = plane[part]
+        half = torch.atan2(cell.S, cell.C).view(-1, 1, 1)
+        value, size = torch.zeros_like(cell.a), torch.zeros_like(cell.a)
+        for width, thin in ((half, True), (math.pi / 2 - half, False)):
+            turn = width * nodes.view(1, -1, 1)
+            near, off = radius * turn.cos(), radius * turn.sin()
+            x, y = (off, near) if thin else (near, off)
+            weight = width.flatten(1) / (2 * math.pi) * (weights.view(-1, 1) * mass).flatten()
+            for side in (1, -1):
+                f = kernel(*cell.points(side * x, side * y)).flatten(1)
+                value += (f * weight).sum(-1)
+                size += (f.abs() * weight).sum(-1)
+        values.append(value)
+        sizes.append(size)
+    return torch.cat(values), torch.cat(sizes)
 
 
 def _ladder_steps(size: Tensor) -> Tensor:
@@ -201,10 +176,10 @@ def _panel_sum(
     inner = 2 * len(marks) + 4
     outer = 4 + 2 * len(marks) + len(kinks) ** 2
     values, sizes = [], []
-    for part in _slices(len(plane), inner * outer * order * order):
+    for part in slices(len(plane), inner * outer * order * order):
         cell = plane[part]
-        y, weight_y = _panels(_outer_edges(cell, kinks, marks), order)
-        x, weight_x = _panels(_inner_edges(cell, y, marks), order)
+        y, weight_y = _weighted_panels(_outer_edges(cell, kinks, marks), order)
+        x, weight_x = _weighted_panels(_inner_edges(cell, y, marks), order)
         f = kernel(*cell.points(x, y.unsqueeze(-1)))
         values.append(((f * weight_x).sum(-1) * weight_y).sum(-1))
         sizes.append(((f.abs() * weight_x).sum(-1) * weight_y).sum(-1))
@@ -225,10 +200,9 @@ def integrate_line(kernel: Kernel, A: Tensor, B: Tensor, kinks: tuple[float, ...
     rungs = _ladder_steps(torch.maximum(plane.a, plane.b))
     for steps in torch.unique(rungs).tolist():
         marks = _marks(kinks, int(steps))
-        _climb(
-            lambda part, n, marks=marks: _line_sum(kernel, part, n, marks),  # type: ignore[misc]
+        climb(
+            lambda part, n, marks=marks: _line_sum(kernel, plane[part], n, marks),  # type: ignore[misc]
             _LINE_ORDERS,
-            plane,
             torch.nonzero(rungs == steps).flatten(),
             value,
             error,
@@ -238,26 +212,20 @@ def integrate_line(kernel: Kernel, A: Tensor, B: Tensor, kinks: tuple[float, ...
 
 def _line_sum(kernel: Kernel, plane: Plane, order: int, marks: tuple[float, ...]) -> tuple[Tensor, Tensor]:
     values, sizes = [], []
-    for part in _slices(len(plane), (2 * len(marks) + 4) * order):
+    for part in slices(len(plane), (2 * len(marks) + 4) * order):
         cell = plane[part]
         y = torch.zeros_like(cell.a).unsqueeze(-1)
-        x, weight = _panels(_inner_edges(cell, y, marks), order)
+        x, weight = _weighted_panels(_inner_edges(cell, y, marks), order)
         f = kernel(*cell.points(x, y.unsqueeze(-1)))
         values.append((f * weight).sum((-1, -2)))
         sizes.append((f.abs() * weight).sum((-1, -2)))
     return torch.cat(values), torch.cat(sizes)
 
 
-def _panels(edges: Tensor, order: int) -> tuple[Tensor, Tensor]:
+def _weighted_panels(edges: Tensor, order: int) -> tuple[Tensor, Tensor]:
     """Nodes and Gaussian-weighted weights of every panel between sorted edges, (..., panels × order)."""
-    nodes, weights = (t.to(edges.device) for t in _gauss("legendre", order))
-    width = edges.diff(dim=-1)
-    used = torch.nonzero(width.flatten(0, -2).amax(0) > 0).flatten()  # two marks may coincide, or lie out of reach
-    low, high = edges[..., used, None], edges[..., used + 1, None]
-    half = (high - low) / 2
-    x = ((low + high) / 2 + half * nodes).flatten(-2)
-    w = (half * weights).flatten(-2) * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    return x, w
+    x, weight = panels(edges, order)
+    return x, weight * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
 _FIXED = (-1.0, -0.42, 0.0, 0.42, 1.0)

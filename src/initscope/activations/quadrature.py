@@ -162,10 +162,10 @@ class QuadratureDual(Dual):
     def _interpolated_slopes(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor] | None:
         return interpolate(self._slope_grid, A, B, D, self._direct_slopes, None)
 
-    def _slope_grid(self, a: Tensor, b: Tensor, t: Tensor) -> Tensor:
-        """E f'(u) f'(v) on the grid of norms a, b and angles t, (len(a) × len(b), len(t))."""
+    def _slope_grid(self, a: Tensor, b: Tensor, t: Tensor, limit: int) -> Tensor | None:
+        """E f'(u) f'(v) on the grid of norms a, b and angles t, (len(a) × len(b), len(t)); None beyond the limit."""
         series = None if self.kinks else mehler_grid(self.slope, a, b, t)
-        if series is not None:
+        if series is not None or len(a) * len(b) * len(t) > limit:
             return series
         first, second, angle = (x.flatten() for x in torch.meshgrid(a, b, t, indexing="ij"))
         plane = Plane.at_angle(first, second, angle)

@@ -1,0 +1,149 @@
+"""Wrong input gets one clear error: the place, what was got, what was expected, the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from initscope.activations import RELU
+from initscope.errors import BadInput, InitscopeError, NoExactForm, SimulatedKernel, UndefinedSimilarity
+from initscope.finite import simulate
+from initscope.layers import (
+    Activate,
+    AveragePool,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAveragePool,
+    GroupNorm,
+    LayerNorm,
+    MaxPool,
+    Scale,
+    Upsample,
+)
+from initscope.networks import Concat, Residual, Sequential, Sum, kernel, kernel_estimate, predict
+from initscope.weights import Gaussian, TapCovariance, ZeroSum
+
+R = Activate(RELU)
+IMAGES, VECTORS = torch.rand(2, 3, 6, 6), torch.rand(2, 5)
+NET = Sequential(Conv(4), R)
+
+
+def with_nan() -> torch.Tensor:
+    images = IMAGES.clone()
+    images[1, 0, 0, 0] = torch.nan
+    return images
+
+
+CALLS: dict[str, tuple[Callable[[], object], str]] = {
+    "shapes differ": (lambda: predict(NET, IMAGES, IMAGES[:1]), "zipped"),
+    "three dimensions": (lambda: predict(NET, IMAGES[0], IMAGES[0]), r"\(3, 6, 6\)"),
+    "empty": (lambda: predict(NET, IMAGES[:0], IMAGES[:0]), "empty"),
+    "not a tensor": (lambda: predict(NET, [1.0], IMAGES), "list"),  # type: ignore[arg-type]
+    "NaN pixels": (lambda: predict(NET, IMAGES, with_nan()), "y: inputs 1 hold NaN"),
+    "NaN pixels in a kernel": (lambda: kernel(NET, with_nan()), "x: inputs 1 hold NaN"),
+    "complex": (lambda: predict(NET, IMAGES + 0j, IMAGES + 0j), "complex"),
+    "kernel too large": (lambda: predict(Sequential(Conv(4, 7)), IMAGES, IMAGES), "7x7 is larger than the 6x6"),
+    "kernel too large for reflection": (
+        lambda: predict(Sequential(Conv(4, 13, padding="reflect")), IMAGES, IMAGES),
+        "13x13",
+    ),
+    "window too large": (lambda: predict(Sequential(AveragePool(7)), IMAGES, IMAGES), "window 7"),
+    "conv on vectors": (lambda: predict(NET, VECTORS, VECTORS), "expected images"),
+    "pool does not divide": (lambda: predict(Sequential(Dense(10), MaxPool(4)), VECTORS, VECTORS), "groups of 4"),
+    "gap on vectors": (lambda: predict(Sequential(GlobalAveragePool()), VECTORS, VECTORS), "gap"),
+    "groups do not divide": (lambda: predict(Sequential(Conv(4, groups=2)), IMAGES, IMAGES), "2 groups"),
+    "group norm does not divide": (lambda: predict(Sequential(Conv(4), GroupNorm(3)), IMAGES, IMAGES), "3 groups"),
+    "width zero": (lambda: Dense(0), "width"),
+    "negative bias": (lambda: Dense(3, bias=-1.0), "bias"),
+    "NaN bias": (lambda: Conv(3, bias=float("nan")), "bias"),
+    "kernel zero": (lambda: Conv(3, 0), "kernel"),
+    "unknown padding": (lambda: Conv(3, padding="same"), "circular, zero, valid, reflect"),  # type: ignore[arg-type]
+    "probability one": (lambda: Dropout(1.0), "p is 1.0"),
+    "unknown upsampling": (lambda: Upsample(2, "cubic"), "cubic"),  # type: ignore[arg-type]
+    "unknown layer norm": (lambda: LayerNorm("rows"), "rows"),  # type: ignore[arg-type]
+    "unknown zero sum": (lambda: ZeroSum(over="row"), "row"),
+    "weight scale": (lambda: Gaussian(0.0), "scale"),
+    "taps of another size": (lambda: Conv(3, 5, weights=TapCovariance(torch.eye(9))), "9 taps"),
+    "no covariance": (lambda: TapCovariance(-torch.eye(9)), "no covariance"),
+    "not a layer": (lambda: Sequential(torch.nn.ReLU()), "expected a layer"),  # type: ignore[arg-type]
+    "dependent branches": (lambda: Residual(R), "not independent"),
+    "one branch": (lambda: Sum(Conv(3)), "at least two"),
+    "branches of other shapes": (lambda: predict(Sum(Conv(3), Conv(4)), IMAGES, IMAGES), "make them equal"),
+    "branches of other sizes": (
+        lambda: predict(Concat(Conv(3), Conv(4, stride=2)), IMAGES, IMAGES),
+        "make the sizes equal",
+    ),
+    "dtype": (lambda: predict(NET, IMAGES, IMAGES, dtype=torch.float16), "float16"),
+    "quantity": (lambda: kernel(NET, IMAGES, quantity="angle"), "product, cosine, distance, defect"),  # type: ignore[arg-type]
+    "memory": (lambda: kernel(NET, IMAGES, memory=0), "memory"),
+    "too little memory": (lambda: kernel(Sequential(Conv(4), R, AveragePool(2)), IMAGES, memory=1000), "GiB"),
+    "too little memory to predict": (lambda: predict(NET, IMAGES, IMAGES, memory=10), "GiB"),
+    "one draw": (lambda: simulate(NET, IMAGES, IMAGES, draws=1), "draws"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_bad_input_is_one_clear_error(name: str) -> None:
+    call, text = CALLS[name]
+    with pytest.raises(BadInput, match=text) as caught:
+        call()
+    assert caught.value.place
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_what_has_no_form_says_so() -> None:
+    pooled_units = Sequential(Conv(4), Flatten(), MaxPool(4))
+    with pytest.raises(NoExactForm, match="right after dense"):
+        predict(pooled_units, IMAGES, IMAGES)
+    cut = Sequential(Concat(Conv(4), Conv(2)), R, Conv(6, groups=3))
+    with pytest.raises(NoExactForm, match="groups"):
+        predict(cut, IMAGES, IMAGES)
+    assert issubclass(NoExactForm, InitscopeError)
+
+
+def test_zero_images_are_named_and_do_not_stop_the_batch() -> None:
+    x = IMAGES.double()
+    x[1] = 0
+    with pytest.warns(UndefinedSimilarity, match=r"x\[1\] is zero at input") as caught:
+        p = predict(Sequential(NET, GlobalAveragePool()), x, IMAGES)
+    assert len(caught) == 1
+    for layer in p.layers:
+        assert layer.cosine[1].isnan()
+        assert layer.norm_x[1] == 0
+        assert layer.cosine[0].isfinite()
+    with pytest.warns(UndefinedSimilarity, match=r"x\[1\]"):
+        matrix = kernel(NET, x, quantity="cosine")
+    assert matrix[1].isnan().all()
+    assert matrix[0, 0] == 1
+    assert kernel(NET, x).isfinite().all()
+
+
+def test_inputs_are_left_as_they_were() -> None:
+    x, y = IMAGES.clone().requires_grad_(), IMAGES.flip(0).clone()
+    before = x.detach().clone(), y.clone(), torch.get_rng_state()
+    predict(Sequential(Conv(4), R, MaxPool(2), Scale(2.0)), x, y)
+    with pytest.warns(SimulatedKernel, match="standard error"):
+        kernel(Sequential(Conv(4), R, MaxPool(2)), x)
+    simulate(NET, y, y, draws=2)
+    assert torch.equal(x, before[0])
+    assert torch.equal(y, before[1])
+    assert torch.equal(torch.get_rng_state(), before[2])
+    assert x.grad is None
+
+
+def test_estimate_says_how_before_the_work() -> None:
+    assert kernel_estimate(NET, IMAGES).method == "fused"
+    strided = kernel_estimate(Sequential(Conv(4, stride=2), R), IMAGES)
+    assert strided.method == "tiles"
+    assert strided.pairs == 3
+    assert kernel_estimate(Sequential(Conv(4), MaxPool(2)), IMAGES).method == "joint"
+    small, large = (
+        kernel_estimate(Sequential(Conv(4, stride=2), R), IMAGES.repeat(50, 1, 1, 1), memory=m) for m in (2**21, 2**30)
+    )
+    assert small.tile < large.tile
+    assert small.peak_bytes <= 2**21
