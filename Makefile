@@ -24,10 +24,10 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -m "not slow" --doctest-modules
+	$(BIN)/python -m pytest -n auto -m "not slow" --doctest-modules
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n auto -m slow
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/kernels.py

@@ -6,3 +6,7 @@ import os
 
 # Threads that wait by sleeping: on a machine with other work, spinning ones slow every small tensor operation down.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# One test process per core (`pytest -n auto`): more threads in each would only get in each other's way.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("NUMBA_NUM_THREADS", "2")

@@ -62,6 +62,15 @@ def test_torch_agrees_on_the_functions() -> None:
         (lambda: Activation.from_function(lambda z: z.sum()), r"shape \(\)"),
         (lambda: Activation.from_function(lambda z: z - z.mean()), r"differs from f of its elements"),
         (lambda: Activation.from_function(torch.tanh, method="guess"), r"method is 'guess'"),
+        (lambda: Activation.from_function(torch.relu, kinks=(0.0,), pieces=[[0]]), r"1 pieces for the kinks \(0.0,\)"),
+        (
+            lambda: Activation.from_function(torch.relu, kinks=(0.0,), pieces=[[0], [0, 2]]),
+            r"f differs from the pieces",
+        ),
+        (
+            lambda: Activation.from_function(lambda z: 1.0 * (z > 0), kinks=(0.0,), pieces=[[0], [1]]),
+            r"pieces do not meet",
+        ),
         (lambda: act.RELU.by_monte_carlo(samples=1), r"1 samples give no standard error"),
     ],
 )
@@ -96,5 +105,11 @@ def test_monte_carlo_error_shrinks_with_the_root_of_the_samples() -> None:
 
 def test_activations_are_values() -> None:
     assert len({act.RELU, act.ABS, act.RELU}) == 2
+    assert act.leaky_relu(0.2) == act.leaky_relu(slope=0.2) == by_name("leaky", 0.2)
+    assert act.leaky_relu(0.2) != act.leaky_relu(0.2000001)
+    assert by_name("elu") == act.elu(1) == act.ELU
+    assert act.polynomial([0, 1.5]) == act.polynomial((0.0, 1.5)) == by_name("poly", 0, 1.5)
+    assert act.hermite(3) == by_name("hermite", 3.0) != act.hermite(4)
+    assert act.rectified_power(2) == by_name("relupower", 2)
     with pytest.raises(AttributeError):
         act.RELU.name = "other"  # type: ignore[misc]

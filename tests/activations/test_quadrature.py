@@ -172,6 +172,23 @@ def test_degenerate_states() -> None:
         torch.testing.assert_close(value, torch.cat([0 * two, whole, whole, 0 * two]), rtol=1e-9, atol=0)
 
 
+def test_norms_of_very_different_size() -> None:
+    """A variance far below the other's rounding leaves E (f(v) - f(0))²."""
+    A = torch.tensor([1e-300, 1e-60, 1e-30], dtype=torch.float64)
+    one = torch.ones_like(A)
+    for activation, _ in QUADRATURE:
+        truth = activation.distance(0 * one, one, one)
+        torch.testing.assert_close(activation.distance(A, one, one), truth, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("activation", [act.HARDTANH, act.RELU6], ids=lambda a: a.name)
+def test_a_saturated_function_is_a_step(activation: Activation) -> None:
+    size = torch.tensor([1e12, 1e30, 1e300], dtype=torch.float64)
+    height = float(activation.fn(size[:1]) - activation.fn(-size[:1]))
+    steps = height**2 * act.STEP.distance(size, size, size / 10)
+    torch.testing.assert_close(activation.distance(size, size, size / 10), steps, rtol=3e-5, atol=0)
+
+
 @pytest.mark.parametrize("size", [1e-12, 1e3, 1e6])
 def test_extreme_variances(size: float) -> None:
     d = torch.tensor([1e-6, 0.3, 1.0, 1.9], dtype=torch.float64)

@@ -22,7 +22,8 @@ from initscope.cli import main
 from initscope.cli.common import Settings, pick_device, plain
 from initscope.cli.demo import NEXT
 from initscope.cli.entry import COMMANDS
-from initscope.cli.kernel import memory_size, summarise
+from initscope.cli.kernel import summarise
+from initscope.cli.options import memory_size
 from initscope.data import load, load_pairs
 from initscope.errors import BadInput
 from initscope.networks import kernel, parse, predict
@@ -271,7 +272,7 @@ def test_process_interrupted_leaves_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", NEXT)
 def test_what_the_demo_suggests_works(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = run(*shlex.split(line)[1:], "--json")
+    result = run(*shlex.split(line), "--json")
     assert result.exit_code == 0, result.output
     strict(result.stdout)
 

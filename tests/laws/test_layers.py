@@ -34,6 +34,20 @@ def moments_stderr(layer: LayerGeometry) -> torch.Tensor:
     return torch.stack([2 * getattr(layer, q) * layer.stderr[q] for q in ("norm_x", "norm_y", "distance")])
 
 
+def assert_twins_agree(case: Case, width: int, seeds: range) -> None:
+    x, y = case.inputs()
+    net = case.net(width)
+    samples = []
+    for seed in seeds:
+        *_, h = activations(net, torch.cat([x, y]), seed)
+        a, b = h.flatten(1).chunk(2)
+        samples.append(torch.stack([a.square().sum(1), b.square().sum(1), (a - b).square().sum(1)]))
+    stack = torch.stack(samples)
+    exact = predict(net, x, y).layers[-1]
+    spread = (stack.var(0) / len(seeds) + moments_stderr(exact) ** 2).sqrt()
+    assert ((stack.mean(0) - moments(exact)).abs() <= 4 * spread + TINY * moments(exact)).all()
+
+
 @cases
 def test_swapping_the_inputs_swaps_the_norms(case: Case) -> None:
     x, y = case.inputs()
@@ -62,8 +76,6 @@ def test_kernel_is_positive_semidefinite_and_agrees_with_predict(case: Case) -> 
         cosine = kernel(case.net(16), both, quantity="cosine")
     assert torch.equal(matrix, matrix.T)
     assert torch.linalg.eigvalsh(matrix)[0] >= -TINY * matrix.diagonal().max()
-    if "dropout" in case.name:
-        return  # an input meets itself under one mask in a joint batch
     layer = last(case)
     index = torch.arange(3)
     tolerance = TINY if layer.stderr is None else 5 * layer.stderr["cosine"] * math.sqrt(2)
@@ -96,20 +108,8 @@ def test_an_input_paired_with_itself_has_no_angle(case: Case) -> None:
 @pytest.mark.parametrize("width", [16, 64])
 def test_twins_agree(case: Case, width: int) -> None:
     """The exact face lies within four standard errors of the mean over sampled networks, for norms and distances."""
-    if case.wide:
-        width *= 64
-    draws = 24 if case.wide else 300
-    x, y = case.inputs()
-    net = case.net(width)
-    samples = []
-    for seed in range(draws):
-        *_, h = activations(net, torch.cat([x, y]), seed)
-        a, b = h.flatten(1).chunk(2)
-        samples.append(torch.stack([a.square().sum(1), b.square().sum(1), (a - b).square().sum(1)]))
-    stack = torch.stack(samples)
-    exact = predict(net, x, y).layers[-1]
-    spread = (stack.var(0) / draws + moments_stderr(exact) ** 2).sqrt()
-    assert ((stack.mean(0) - moments(exact)).abs() <= 4 * spread + TINY * moments(exact)).all()
+    wide = case.wide
+    assert_twins_agree(case, 64 * width if wide else width, range(24 if wide else 300))
 
 
 @cases
@@ -117,3 +117,11 @@ def test_float32_agrees_with_float64(case: Case) -> None:
     one, two = last(case), last(case, dtype=torch.float32)
     tolerance = 4 * moments_stderr(one) * math.sqrt(2) + 1e-4 * moments(one)
     assert ((moments(one) - moments(two)).abs() <= tolerance).all()
+
+
+@pytest.mark.slow
+@cases
+def test_twins_agree_with_many_draws(case: Case) -> None:
+    """The same comparison, five times sharper: other seeds, 2,500 networks of width 32."""
+    draws, width = (100, 2048) if case.wide else (2500, 32)
+    assert_twins_agree(case, width, range(10_000, 10_000 + draws))

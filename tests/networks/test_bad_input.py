@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from initscope.activations import RELU
-from initscope.errors import BadInput, InitscopeError, NoExactForm, SimulatedKernel, UndefinedSimilarity
+from initscope.errors import BadInput, NoExactForm, SimulatedKernel, UndefinedSimilarity
 from initscope.finite import simulate
 from initscope.layers import (
     Activate,
     AveragePool,
+    BatchNorm,
     Conv,
     Dense,
     Dropout,
@@ -29,6 +30,7 @@ from initscope.weights import Gaussian, TapCovariance, ZeroSum
 
 R = Activate(RELU)
 IMAGES, VECTORS = torch.rand(2, 3, 6, 6), torch.rand(2, 5)
+FOUR_CHANNELS = torch.rand(2, 4, 6, 6)
 NET = Sequential(Conv(4), R)
 
 
@@ -80,8 +82,19 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "dtype": (lambda: predict(NET, IMAGES, IMAGES, dtype=torch.float16), "float16"),
     "quantity": (lambda: kernel(NET, IMAGES, quantity="angle"), "product, cosine, distance, defect"),  # type: ignore[arg-type]
     "memory": (lambda: kernel(NET, IMAGES, memory=0), "memory"),
-    "too little memory": (lambda: kernel(Sequential(Conv(4), R, AveragePool(2)), IMAGES, memory=1000), "GiB"),
-    "too little memory to predict": (lambda: predict(NET, IMAGES, IMAGES, memory=10), "GiB"),
+    "too little memory": (lambda: kernel(Sequential(Conv(4), R, AveragePool(2)), IMAGES, memory=1000), "KiB"),
+    "too little memory to predict": (lambda: predict(NET, IMAGES, IMAGES, memory=10), "10 B"),
+    "kernel of three sizes": (lambda: Conv(3, (3, 3, 3)), "kernel"),  # type: ignore[arg-type]
+    "negative margin": (lambda: Conv(3, padding="zero", margin=-1), "margin"),
+    "margin of no padding": (lambda: Conv(3, padding="valid", margin=1), "margin"),
+    "weights by a word": (lambda: Dense(3, weights="he"), "by_name"),  # type: ignore[arg-type]
+    "activation by a word": (lambda: Activate("relu"), "by_name"),  # type: ignore[arg-type]
+    "infinite bias": (lambda: Dense(3, bias=float("inf")), "bias"),
+    "negative epsilon": (lambda: BatchNorm(-1.0), "epsilon"),
+    "scale of no number": (lambda: Residual(Conv(3), scale=float("nan")), "finite"),
+    "seed of no number": (lambda: predict(Sequential(Conv(4), MaxPool(2)), IMAGES, IMAGES, seed=0.5), "seed"),  # type: ignore[arg-type]
+    "batch norm of one value": (lambda: kernel(Sequential(BatchNorm(), Dense(3)), VECTORS[:1]), "one value"),
+    "memory as text": (lambda: predict(NET, IMAGES, IMAGES, memory="2GB"), "memory"),  # type: ignore[arg-type]
     "one draw": (lambda: simulate(NET, IMAGES, IMAGES, draws=1), "draws"),
 }
 
@@ -96,27 +109,58 @@ def test_bad_input_is_one_clear_error(name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_what_has_no_form_says_so() -> None:
-    pooled_units = Sequential(Conv(4), Flatten(), MaxPool(4))
-    with pytest.raises(NoExactForm, match="right after dense"):
-        predict(pooled_units, IMAGES, IMAGES)
-    cut = Sequential(Concat(Conv(4), Conv(2)), R, Conv(6, groups=3))
-    with pytest.raises(NoExactForm, match="groups"):
-        predict(cut, IMAGES, IMAGES)
-    assert issubclass(NoExactForm, InitscopeError)
+REFUSED: dict[str, tuple[Sequential, str]] = {
+    "units of flattened positions": (Sequential(Conv(4), Flatten(), MaxPool(4)), "right after dense"),
+    "groups across branches": (Sequential(Concat(Conv(4), Conv(2)), R, Conv(6, groups=3)), "groups"),
+    "groups of dropped-out data": (Sequential(Dropout(0.5), Conv(6, groups=2)), "groups"),
+    "groups after a skip of data": (Sequential(Residual(Conv(4)), Conv(6, groups=2)), "groups"),
+    "branches split in other ways": (
+        Sequential(Sum(Concat(Conv(2), Conv(4)), Concat(Conv(4), Conv(2)))),
+        "different ways",
+    ),
+    "depthwise beside its own input": (Sequential(Conv(4), R, Residual(Conv(4, groups=4)), R), "tied"),
+    "depthwise with filters that sum to zero": (
+        Sequential(Conv(4), R, Conv(4, groups=4, weights=ZeroSum())),
+        "over='channel'",
+    ),
+    "units that share an input": (Sequential(Conv(4), R, Conv(8, groups=4), GlobalAveragePool(), MaxPool(2)), "units"),
+    "group norm across branches": (Sequential(Concat(Conv(4), Conv(8)), GroupNorm(3)), "groups"),
+    "instance norm at equal positions": (Sequential(Conv(4), GroupNorm(4), R), "instance norm"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_wrong_is_refused(name: str) -> None:
+    net, text = REFUSED[name]
+    with pytest.raises(NoExactForm, match=text):
+        predict(net, FOUR_CHANNELS, FOUR_CHANNELS.flip(0))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Residual(Residual(Conv(3), R)),
+        lambda: Sum(Residual(Conv(3)), Residual(Conv(3, 1))),
+        lambda: Sum(R, Residual(Conv(3), R)),
+        lambda: Residual(R, Residual(Conv(3), R)),
+    ],
+)
+def test_nested_skips_are_not_taken_for_independent(build: Callable[[], object]) -> None:
+    with pytest.raises(BadInput, match="not independent"):
+        build()
 
 
 def test_zero_images_are_named_and_do_not_stop_the_batch() -> None:
     x = IMAGES.double()
     x[1] = 0
-    with pytest.warns(UndefinedSimilarity, match=r"x\[1\] is zero at input") as caught:
+    with pytest.warns(UndefinedSimilarity, match=r"predict, input: .* zero in x: 1") as caught:
         p = predict(Sequential(NET, GlobalAveragePool()), x, IMAGES)
     assert len(caught) == 1
     for layer in p.layers:
         assert layer.cosine[1].isnan()
         assert layer.norm_x[1] == 0
         assert layer.cosine[0].isfinite()
-    with pytest.warns(UndefinedSimilarity, match=r"x\[1\]"):
+    with pytest.warns(UndefinedSimilarity, match="zero in x: 1"):
         matrix = kernel(NET, x, quantity="cosine")
     assert matrix[1].isnan().all()
     assert matrix[0, 0] == 1

@@ -13,15 +13,17 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput
-from initscope.networks import fused, fused_psi, fused_torch
+from initscope.networks import fused
 from initscope.networks.fused import (
     ConvStack,
     dense_kernel,
     dense_norms,
     estimate,
     mean_norms,
+    plain,
     pooled_kernel,
     pooled_norms,
+    psi,
     same_position_kernel,
 )
 
@@ -169,7 +171,7 @@ def test_plain_pooling_by_displacements_equals_all_pairs(padding: str, monkeypat
     stack = ConvStack((3, 3), (2.0, 1.1), (0.1, 0.0), (0.0, 0.1), padding)
     x, y = images(3, 2, 6, 5, 20), images(2, 2, 6, 5, 21)
     whole = pooled_kernel(stack, x, y)
-    monkeypatch.setattr(fused_torch, "TILE_ELEMENTS", 100)
+    monkeypatch.setattr(plain, "TILE_ELEMENTS", 100)
     torch.testing.assert_close(pooled_kernel(stack, x, y), whole, rtol=1e-13, atol=0)
 
 
@@ -210,12 +212,12 @@ def test_psi_keeps_relative_accuracy() -> None:
     points = [1e-12, 1e-9, 1e-6, 1e-3, 0.03, 0.2, 0.4999, 0.5, 0.5001, 0.7, 0.97, 1 - 1e-6, 1 - 1e-12, 1.0]
     for dtype, tolerance in ((torch.float64, 2e-15), (torch.float32, 3e-7)):
         u = torch.tensor(points, dtype=dtype)
-        for got, q in zip(fused_torch.psi(u.clone()).tolist(), u.tolist(), strict=True):
+        for got, q in zip(plain.psi(u.clone()).tolist(), u.tolist(), strict=True):
             assert abs(got / float(exact(q)) - 1) < tolerance
-    assert fused_torch.psi(torch.zeros(1)).item() == 0.0
+    assert plain.psi(torch.zeros(1)).item() == 0.0
     grid = np.linspace(0, 0.5, 2001)[1:]
-    for degree, tolerance in ((fused_psi.DEGREE_32, 1.6e-7), (fused_psi.DEGREE_64, 1e-15)):
-        fit = np.polynomial.Polynomial(fused_psi.fit(degree))(grid)
+    for degree, tolerance in ((psi.DEGREE_32, 1.6e-7), (psi.DEGREE_64, 1e-15)):
+        fit = np.polynomial.Polynomial(psi.fit(degree))(grid)
         assert np.abs(fit / np.array([float(exact(q) / mpmath.mpf(q) ** 1.5) for q in grid]) - 1).max() < tolerance
 
 
@@ -289,7 +291,7 @@ def test_threads_do_not_change_a_digit(path: str) -> None:
 
 def test_blocks_do_not_change_a_digit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small limits on memory cut the work differently and leave every entry as it was."""
-    tasks = pytest.importorskip("initscope.networks.fused_tasks")
+    tasks = pytest.importorskip("initscope.networks.fused.tasks")
     monkeypatch.delenv("INITSCOPE_NO_NUMBA", raising=False)
     x, y = images(23, 3, 6, 6, 10), images(9, 3, 6, 6, 11)
 
@@ -342,7 +344,7 @@ def test_dense_distance_near_collapse(path: str) -> None:
 
 def test_compiles_where_nothing_can_be_cached() -> None:
     """A function without a source file has no place for a cache, like a package in a read-only folder."""
-    loops = pytest.importorskip("initscope.networks.fused_numba")
+    loops = pytest.importorskip("initscope.networks.fused.loops")
     names: dict[str, object] = {}
     exec("def twice(x):\n    return 2 * x", names)
     assert loops.compiled(names["twice"])(21) == 42
@@ -353,9 +355,9 @@ def test_runs_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.delenv("INITSCOPE_NO_NUMBA", raising=False)
-    for module in ("initscope.networks.fused_tasks", "initscope.networks.fused_numba"):
+    for module in ("initscope.networks.fused.tasks", "initscope.networks.fused.loops"):
         monkeypatch.delitem(sys.modules, module, raising=False)
-        monkeypatch.delattr(f"initscope.networks.{module.rsplit('.', 1)[1]}", raising=False)
+        monkeypatch.delattr(f"initscope.networks.fused.{module.rsplit('.', 1)[1]}", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
     assert fused.compiled_path() is None
     assert same_position_kernel(he(1), images(2, 1, 4, 4, 17)).shape == (2, 2)

@@ -32,7 +32,7 @@ from initscope.layers import (
 )
 from initscope.networks import Concat, Residual, Sequential, Sum
 from initscope.networks.language import MOST_LAYERS, parse, unparse
-from initscope.networks.words import ACTIVATIONS, FIXED, default_words
+from initscope.networks.language.words import ACTIVATIONS, FIXED, default_words
 
 
 def only(text: str) -> Layer:
@@ -137,10 +137,10 @@ def test_compositions() -> None:
     assert only("res(bn relu conv3, scale=0.1)") == Residual(*bn_relu_conv, scale=0.1)
     assert only("cat(conv3 | conv5 relu)") == Concat(parse("conv3"), parse("conv5 relu"))
     assert only("sum(conv3 | conv1)") == Sum(parse("conv3"), parse("conv1"))
-    deep = only("res(2x(sum(conv3 | res(conv1 cat(conv1 | conv3)))) relu)")
+    deep = only("res(conv1 2x(sum(conv3 | res(conv1 cat(conv1 | conv3)))) relu)")
     assert isinstance(deep, Residual)
-    assert len(deep.layers) == 3
-    assert deep.layers[0] == deep.layers[1]
+    assert len(deep.layers) == 4
+    assert deep.layers[1] == deep.layers[2]
 
 
 BROKEN = {
@@ -200,7 +200,7 @@ BROKEN = {
     "relu(slope=2)": (1, 6, "no option 'slope'", "no arguments"),
     "relu relu(0.2)": (1, 6, "relu", ""),
     "hermite(1000000000)": (1, 9, "at most 50", "lower"),
-    "sum(relu | tanh)": (1, 1, "no dense or conv layer", ""),
+    "sum(relu | tanh)": (1, 1, "without a dense or conv layer", ""),
     "conv" + "9" * 5000: (1, 5, "the size is", "range"),
     "conv3(" + "9" * 5000 + ")": (1, 7, "width is", "range"),
     "(" * 60 + "relu" + ")" * 60: (1, 52, "more than 50 parentheses", "nest less"),

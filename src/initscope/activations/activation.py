@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from initscope.activations.dual import Dual, DualValue, Function
 from initscope.activations.other_rungs import Distance, MonteCarloDual, OwnDual
+from initscope.activations.pieces import Pieces
 from initscope.activations.quadrature import QuadratureDual, autograd_derivative
 from initscope.activations.triangle import broadcast
 from initscope.errors import BadInput
@@ -44,6 +46,7 @@ class Activation:
         *,
         name: str | None = None,
         kinks: tuple[float, ...] = (),
+        pieces: Sequence[Sequence[float]] | None = None,
         degree: float | None = None,
         monotone: bool = False,
         dual: Distance | None = None,
@@ -55,7 +58,8 @@ class Activation:
         """Take any elementwise function: by `dual`, the user's own (A, B, D) -> E (f(u)-f(v))², or by quadrature.
 
         `kinks` are the points where f or f' jumps; without them the quadrature stays honest (its error is large) but
-        not accurate. `derivative` defaults to autograd.
+        not accurate. For a continuous f that is a polynomial between its kinks, `pieces` are the coefficients of each,
+        lowest power first, and many states are answered much faster. `derivative` defaults to autograd.
 
         >>> cube = Activation.from_function(lambda z: z**3, name="cube")
         >>> one = torch.tensor(1.0, dtype=torch.float64)
@@ -66,13 +70,15 @@ class Activation:
         _check_elementwise(fn, label)
         if method not in ("auto", "quadrature", "monte carlo"):
             raise BadInput(label, f"method is {method!r}", 'choose "auto", "quadrature" or "monte carlo"')
-        own = cls(label, fn, _quadrature(fn, derivative, kinks), "quadrature", degree, kinks, monotone, derivative)
+        polynomials = None if pieces is None else Pieces.of(label, fn, kinks, pieces)
+        if polynomials is not None:
+            derivative = derivative or polynomials.derivative(1)
+        rule = _quadrature(fn, derivative, kinks, polynomials)
+        own = cls(label, fn, rule, "quadrature", degree, kinks, monotone, derivative)
         if method == "monte carlo":
             return own.by_monte_carlo(samples, seed)
         if dual is not None and method == "auto":
-            return replace(
-                own, dual=OwnDual(dual, _quadrature(fn, derivative, kinks)), source="given with the function"
-            )
+            return replace(own, dual=OwnDual(dual, rule), source="given with the function")
         return own
 
     @property
@@ -196,8 +202,10 @@ def _check_elementwise(fn: Function, label: str) -> None:
         raise BadInput(label, "f of a vector differs from f of its elements", "give an elementwise torch function")
 
 
-def _quadrature(fn: Function, derivative: Function | None, kinks: tuple[float, ...]) -> QuadratureDual:
-    return QuadratureDual(fn, derivative or autograd_derivative(fn), kinks, _jumps(fn, kinks))
+def _quadrature(
+    fn: Function, derivative: Function | None, kinks: tuple[float, ...], pieces: Pieces | None = None
+) -> QuadratureDual:
+    return QuadratureDual(fn, derivative or autograd_derivative(fn), kinks, _jumps(fn, kinks), pieces)
 
 
 def _jumps(fn: Function, kinks: tuple[float, ...]) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ParamSpec
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -17,6 +21,24 @@ from initscope.activations.rectified_powers import RectifiedPowerDual
 from initscope.errors import BadInput
 
 _ARC_COSINE = "Cho & Saul 2009, Kernel Methods for Deep Learning"
+_Numbers = ParamSpec("_Numbers")
+
+
+def _remembered(make: Callable[_Numbers, Activation]) -> Callable[_Numbers, Activation]:
+    """The same numbers give the same activation, so that it equals itself however often it is asked for."""
+    made: dict[tuple[tuple[float, ...], ...], Activation] = {}
+    parameters = inspect.signature(make)
+
+    @functools.wraps(make)
+    def remembered(*args: _Numbers.args, **kwargs: _Numbers.kwargs) -> Activation:
+        bound = parameters.bind(*args, **kwargs)
+        bound.apply_defaults()
+        key = tuple(tuple(np.ravel(numbers).tolist()) for numbers in bound.arguments.values())
+        if key not in made:
+            made[key] = make(*args, **kwargs)
+        return made[key]
+
+    return remembered
 
 
 def _identity(z: Tensor) -> Tensor:
@@ -47,6 +69,7 @@ def _sigmoid_slope(z: Tensor) -> Tensor:
     return torch.sigmoid(z) * torch.sigmoid(-z)
 
 
+@_remembered
 def leaky_relu(slope: float = 0.01) -> Activation:
     """u for u > 0, slope·u below; any slope, negative ones included.
 
@@ -65,6 +88,7 @@ def leaky_relu(slope: float = 0.01) -> Activation:
     )
 
 
+@_remembered
 def rectified_power(order: int) -> Activation:
     """relu(u)^k: the step for k = 0, the ReLU for k = 1, then J_2, J_3, ... of the arc-cosine family.
 
@@ -89,6 +113,7 @@ def rectified_power(order: int) -> Activation:
     )
 
 
+@_remembered
 def polynomial(coefficients: Sequence[float]) -> Activation:
     """c_0 + c_1 u + c_2 u² + ...
 
@@ -114,6 +139,7 @@ def polynomial(coefficients: Sequence[float]) -> Activation:
     )
 
 
+@_remembered
 def hermite(order: int) -> Activation:
     """The probabilists' Hermite polynomial divided by √k!, of second moment 1 at variance 1, for u of any variance.
 
@@ -134,6 +160,7 @@ def hermite(order: int) -> Activation:
     )
 
 
+@_remembered
 def elu(alpha: float = 1.0) -> Activation:
     """u for u > 0, alpha (e^u - 1) below; by quadrature."""
     return Activation.from_function(
@@ -182,7 +209,13 @@ SOFTPLUS = Activation.from_function(
 )
 ELU = elu()
 SELU = Activation.from_function(functional.selu, name="selu", kinks=(0.0,), monotone=True)
-HARDSWISH = Activation.from_function(functional.hardswish, name="hardswish", kinks=(-3.0, 3.0))
+HARDSWISH = Activation.from_function(
+    functional.hardswish, name="hardswish", kinks=(-3.0, 3.0), pieces=((0,), (0, 1 / 2, 1 / 6), (0, 1))
+)
 MISH = Activation.from_function(functional.mish, name="mish")
-RELU6 = Activation.from_function(functional.relu6, name="relu6", kinks=(0.0, 6.0), monotone=True)
-HARDTANH = Activation.from_function(functional.hardtanh, name="hardtanh", kinks=(-1.0, 1.0), monotone=True)
+RELU6 = Activation.from_function(
+    functional.relu6, name="relu6", kinks=(0.0, 6.0), pieces=((0,), (0, 1), (6,)), monotone=True
+)
+HARDTANH = Activation.from_function(
+    functional.hardtanh, name="hardtanh", kinks=(-1.0, 1.0), pieces=((-1,), (0, 1), (1,)), monotone=True
+)

@@ -44,7 +44,12 @@ class Plane:
     def of(cls, A: Tensor, B: Tensor, D: Tensor) -> Plane:
         shape = triangle(A, B, D)
         aligned = shape.q <= shape.p
-        C, S = torch.maximum(shape.p, shape.q).sqrt(), torch.minimum(shape.p, shape.q).sqrt()
+        # Norms of very different size leave q + p = 1 to rounding, or to nothing: the variances of u and v must survive.
+        total = shape.p + shape.q
+        C, S = (
+            torch.where(total > 0, share / torch.where(total > 0, total, 1), 0.5).sqrt()
+            for share in (torch.maximum(shape.p, shape.q), torch.minimum(shape.p, shape.q))
+        )
         gap = torch.where(aligned, shape.gap, shape.a + shape.b)
         return cls(shape.a, shape.b, gap, C, S, torch.where(aligned, 1.0, -1.0).to(A.dtype))
 
@@ -194,8 +199,9 @@ def integrate_line(kernel: Kernel, A: Tensor, B: Tensor, kinks: tuple[float, ...
     >>> bool((value - 2).abs() < 1e-12)
     True
     """
-    gap = triangle(A, B, torch.zeros_like(A)).gap
-    plane = Plane.of(A, B, gap * gap)
+    shape = triangle(A, B, torch.zeros_like(A))
+    one = torch.ones_like(A)
+    plane = Plane(shape.a, shape.b, shape.gap, C=one, S=0 * one, sign=one)
     value, error = torch.full_like(A, math.nan), torch.full_like(A, math.inf)
     rungs = _ladder_steps(torch.maximum(plane.a, plane.b))
     for steps in torch.unique(rungs).tolist():

@@ -16,13 +16,16 @@ from torch import Tensor
 
 from initscope.activations.dual import Dual, DualValue, Function, covariance
 from initscope.activations.interpolant import interpolate, interpolate_line, mehler_grid
+from initscope.activations.pieces import Pieces
 from initscope.activations.plane import Kernel, Plane, integrate, integrate_line, integrate_plane
+from initscope.activations.price import AngleIntegral
+from initscope.activations.rules import TOLERANCE
 from initscope.activations.triangle import call, triangle
 from initscope.errors import NoExactForm
 
 _CLOSE = 1e-6
 _LEFT = (1 - 1 / math.sqrt(3)) / 2  # the two Gauss-Legendre points of [0, 1]
-_MANY = 3000
+_MANY, _SEVERAL = 3000, 400  # from how many states on an interpolant pays: by integrals on its grid, by a series
 
 
 def autograd_derivative(fn: Function) -> Function:
@@ -44,18 +47,25 @@ def autograd_derivative(fn: Function) -> Function:
     return slope
 
 
+def product_of(fn: Function) -> Kernel:
+    """The integrand f(u) f(v)."""
+    return lambda u, v, _: fn(u) * fn(v)
+
+
 @dataclass(frozen=True, eq=False)
 class QuadratureDual(Dual):
     """Integrals of f split at its kinks, in float64, with the error read off two orders of the rule.
 
-    `jumps` says that f itself, not only f', is discontinuous at a kink; f' is then not a function. Moments and
-    distances can be differentiated in A, B, D; the derivative products cannot, since f'' is not at hand.
+    `jumps` says that f itself, not only f', is discontinuous at a kink; f' is then not a function. With `pieces`, the
+    polynomials of which f consists, one integral takes the place of two. Moments and distances can be differentiated
+    in A, B, D; the derivative products cannot, since f'' is not at hand.
     """
 
     fn: Function
     slope: Function
     kinks: tuple[float, ...] = ()
     jumps: bool = False
+    pieces: Pieces | None = None
     rung = "quadrature"
 
     def second_moment(self, A: Tensor) -> Tensor:
@@ -79,8 +89,8 @@ class QuadratureDual(Dual):
 
     def distance_with_error(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
         """The distance and an estimate of its absolute error."""
-        many = None if self.jumps else self._interpolated_distance
-        value, error = _flat(self._direct_distance, A, B, D, many)
+        many = None if self.jumps or self.pieces else self._interpolated_distance
+        value, error = _flat(self._direct_distance, A, B, D, many, self._enough)
         return torch.where(D > 0, value, 0), torch.where(D > 0, error, 0)
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
@@ -93,33 +103,42 @@ class QuadratureDual(Dual):
                 f"f jumps at one of {self.kinks}, so its derivative is a delta function with no values to integrate",
                 "use the closed forms STEP or SIGN, or give the derivative dual by hand",
             )
-        return _flat(self._direct_slopes, A, B, D, self._interpolated_slopes)[0]
+        many = None if self.pieces else self._interpolated_slopes
+        return _flat(self._direct_slopes, A, B, D, many, self._enough)[0]
 
     def evaluate(self, A: Tensor, B: Tensor, D: Tensor) -> DualValue:
         distance, error = self.distance_with_error(A, B, D)
         product = (self.second_moment(A) + self.second_moment(B) - distance) / 2
         return DualValue(distance, product, error, self.rung)
 
+    @property
+    def _enough(self) -> int:
+        return _MANY if self.kinks else _SEVERAL
+
     def line(self, kernel: Kernel, A: Tensor) -> Tensor:
         """E kernel(u, u, 0), equal variances once."""
         variances, where = torch.unique(A.detach().flatten(), return_inverse=True)
 
-        def direct(x: Tensor) -> Tensor:
-            return integrate_line(kernel, x, x, self.kinks)[0]
+        def direct(x: Tensor) -> tuple[Tensor, Tensor]:
+            return integrate_line(kernel, x, x, self.kinks)
 
-        answer = interpolate_line(direct, variances) if len(variances) >= _MANY else None
-        return (direct(variances) if answer is None else answer)[where].view(A.shape)
+        answer = interpolate_line(direct, variances) if len(variances) >= _SEVERAL else None
+        return (direct(variances)[0] if answer is None else answer)[where].view(A.shape)
 
     def difference(self, u: Tensor, v: Tensor, gap: Tensor) -> Tensor:
         """f(u) - f(v) for a small gap = u - v: gap times f' between them, unless a kink lies there."""
+        if self.pieces is not None:
+            return self.pieces.difference(u, v, gap)
         inside = gap * (self.slope(u - _LEFT * gap) + self.slope(v + _LEFT * gap)) / 2
-        for k in self.kinks:
-            inside = torch.where((u > k) == (v > k), inside, self.fn(u) - self.fn(v))
-        return inside
+        if not self.kinks:
+            return inside
+        edges = torch.tensor(self.kinks, dtype=u.dtype, device=u.device)
+        together = torch.bucketize(u, edges) == torch.bucketize(v, edges)
+        return torch.where(together, inside, self.fn(u) - self.fn(v))
 
     def _direct_distance(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
-        value, error = torch.empty_like(A), torch.empty_like(A)
-        close = D < _CLOSE
+        value, error = self._by_angle(A, B, D, 0)
+        left = ~(error <= TOLERANCE * value.abs())
 
         def far(u: Tensor, v: Tensor, _: Tensor) -> Tensor:
             return (self.fn(u) - self.fn(v)) ** 2
@@ -127,37 +146,67 @@ class QuadratureDual(Dual):
         def near(u: Tensor, v: Tensor, gap: Tensor) -> Tensor:
             return self.difference(u, v, gap) ** 2
 
-        for chosen, kernel in ((close, near), (~close, far)):
+        for chosen, kernel in ((left & (D < _CLOSE), near), (left & (D >= _CLOSE), far)):
             if bool(chosen.any()):
                 value[chosen], error[chosen] = integrate(kernel, A[chosen], B[chosen], D[chosen], self.kinks)
         return value, error
 
     def _direct_slopes(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
-        return integrate(lambda u, v, _: self.slope(u) * self.slope(v), A, B, D, self.kinks)
+        value, error = self._by_angle(A, B, D, 1)
+        left = ~(error <= TOLERANCE * value.abs())
+        if bool(left.any()):
+            value[left], error[left] = integrate(product_of(self.slope), A[left], B[left], D[left], self.kinks)
+        return value, error
 
-    def _stretch(self, A: Tensor, B: Tensor) -> Tensor:
-        """E ((f(az)-f(bz)) / (a-b))², the part of the distance due to unequal norms."""
+    def _by_angle(self, A: Tensor, B: Tensor, D: Tensor, drop: int) -> tuple[Tensor, Tensor]:
+        """The distance (drop = 0) or its slope (1) of a piecewise polynomial; an infinite error where there is none."""
+        value, error = torch.full_like(A, math.nan), torch.full_like(A, math.inf)
+        inside = torch.nonzero((A > 0) & (B > 0)).flatten()
+        if self.pieces is None or not len(inside):
+            return value, error
+        A, B, D = A[inside], B[inside], D[inside]
+        shape = triangle(A, B, D)
+        start, off = [], torch.zeros_like(A)
+        for n in range(1, self.pieces.degree + 1):
+            if n == self.pieces.degree:
+                L, doubt = self.pieces.overlap(shape.a, shape.b)
+            else:
+                L, doubt = integrate_line(product_of(self.pieces.derivative(n)), A, B, self.kinks)
+            start.append(L)
+            off += doubt * (2 * shape.a * shape.b * shape.q) ** (n - drop)
+        turned, doubt = AngleIntegral(self.pieces, shape, start, drop).solve()
+        if drop:
+            value[inside], error[inside] = turned, doubt + off
+        else:
+            stretch, slack = self._stretch(A, B)
+            value[inside] = shape.gap**2 * stretch + 2 * turned
+            error[inside] = shape.gap**2 * slack + 2 * (doubt + off) + 1e-14 * value[inside].abs()
+        return value, error
+
+    def _stretch(self, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+        """E ((f(az)-f(bz)) / (a-b))², the part of the distance due to unequal norms, and its error."""
         gap = triangle(A, B, torch.zeros_like(A)).gap
-        divisor = torch.where(gap == 0, 1, gap).view(-1, 1, 1)
 
         def mean_slope(u: Tensor, v: Tensor, difference: Tensor) -> Tensor:
-            straight = (self.fn(u) - self.fn(v)) ** 2
-            return torch.where(difference.abs() < 1e-3, self.difference(u, v, difference) ** 2, straight)
+            between = self.difference(u, v, difference) ** 2
+            if self.pieces is not None:
+                return between
+            return torch.where(difference.abs() < 1e-3, between, (self.fn(u) - self.fn(v)) ** 2)
 
         def touching(u: Tensor, v: Tensor, _: Tensor) -> Tensor:
             return (self.slope(u) * u) ** 2
 
-        value = torch.empty_like(A)
+        value, error = torch.empty_like(A), torch.empty_like(A)
         equal = gap.abs() <= 1e-9 * A.sqrt()
-        if bool(equal.any()):
-            value[equal] = integrate_line(touching, A[equal], A[equal], self.kinks)[0] / A[equal]
-        if not bool(equal.all()):
-            apart = integrate_line(mean_slope, A[~equal], B[~equal], self.kinks)[0]
-            value[~equal] = apart / divisor.flatten()[~equal] ** 2
-        return value
+        for chosen, kernel, divisor in ((equal, touching, A), (~equal, mean_slope, gap**2)):
+            if bool(chosen.any()):
+                other = A if kernel is touching else B
+                whole, doubt = integrate_line(kernel, A[chosen], other[chosen], self.kinks)
+                value[chosen], error[chosen] = whole / divisor[chosen], doubt / divisor[chosen]
+        return value, error
 
     def _interpolated_distance(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor] | None:
-        return interpolate(self._slope_grid, A, B, D, self._direct_distance, self._stretch)
+        return interpolate(self._slope_grid, A, B, D, self._direct_distance, lambda a, b: self._stretch(a, b)[0])
 
     def _interpolated_slopes(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor] | None:
         return interpolate(self._slope_grid, A, B, D, self._direct_slopes, None)
@@ -169,22 +218,24 @@ class QuadratureDual(Dual):
             return series
         first, second, angle = (x.flatten() for x in torch.meshgrid(a, b, t, indexing="ij"))
         plane = Plane.at_angle(first, second, angle)
-        return integrate_plane(lambda u, v, _: self.slope(u) * self.slope(v), plane, self.kinks)[0].view(-1, len(t))
+        return integrate_plane(product_of(self.slope), plane, self.kinks)[0].view(-1, len(t))
 
 
 Direct = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 Batch = Callable[[Tensor, Tensor, Tensor], "tuple[Tensor, Tensor] | None"]
 
 
-def _flat(direct: Direct, A: Tensor, B: Tensor, D: Tensor, many: Batch | None) -> tuple[Tensor, Tensor]:
-    """Answer for tensors of any shape: equal states once, very many states through the interpolant where it is safe."""
+def _flat(
+    direct: Direct, A: Tensor, B: Tensor, D: Tensor, many: Batch | None, enough: int = _MANY
+) -> tuple[Tensor, Tensor]:
+    """Answer for tensors of any shape: equal states once, `enough` states through the interpolant where it is safe."""
     shape = A.shape
     states = torch.stack([x.detach().flatten() for x in (A, B, D)], -1)
     where: Tensor | None = None
     if _repeats(states):
         states, where = torch.unique(states, dim=0, return_inverse=True)
     columns = states[:, 0].contiguous(), states[:, 1].contiguous(), states[:, 2].contiguous()
-    answer = many(*columns) if many is not None and len(states) >= _MANY else None
+    answer = many(*columns) if many is not None and len(states) >= enough else None
     value, error = answer if answer is not None else direct(*columns)
     if where is not None:
         value, error = value[where], error[where]

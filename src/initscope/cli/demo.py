@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,14 +136,15 @@ def _print_story(settings: Settings, names: list[str], sets: list[Compared], pat
         out.print()
     out.print(f"Figure: {path}   ({seconds:.0f} s)", markup=False, soft_wrap=True)
     out.print("Try next:")
+    program = "initscope" if shutil.which("initscope") else sys.argv[0]
     for line in NEXT:
-        out.print(f"  {line}", markup=False, soft_wrap=True)
+        out.print(f"  {program} {line}", markup=False, soft_wrap=True)
 
 
 NEXT = (
-    'initscope predict "6x(conv3 relu) gap" --data photos --size 16 --centre',
-    'initscope predict "conv3 10x(res(relu conv3))" --data photos',
-    'initscope kernel "3x(conv3 relu) gap" --count 50 --size 16 --out kernel.npy',
+    'predict "6x(conv3 relu) gap" --data photos --size 16 --centre',
+    'predict "conv3 10x(res(relu conv3))" --data photos',
+    'kernel "3x(conv3 relu) gap" --count 50 --size 16 --out kernel.npy',
 )
 
 
@@ -160,6 +163,6 @@ def story(sets: list[Compared], width: int) -> list[str]:
         "Photos are nearly left alone by the first layers: their pixels are positive, and a patch of one looks like a "
         "patch of the other. Noise contracts at once, along the arc-cosine curve. Averaging over the image then pulls "
         "both together: what told them apart was where things are, and that is gone.",
-        f"Exact is for infinite width. Networks of {width} channels differ from it by at most {gap:.3f} here; "
-        "wider ones by less.",
+        f"Exact is for infinite width; the intervals are for the mean over networks of {width} channels, which lies up "
+        f"to {gap:.3f} away from it here.",
     ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from initscope.cli.common import Settings, advancing, common_options, progress_bar
-from initscope.cli.options import Task, task_options
+from initscope.cli.options import Task, memory_option, task_options
 from initscope.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,17 +19,6 @@ if TYPE_CHECKING:
     from initscope.networks.kernels import Quantity
 
 QUANTITIES = ("product", "cosine", "distance", "defect")
-_UNITS = {
-    "": 1,
-    "k": 1000,
-    "m": 1000**2,
-    "g": 1000**3,
-    "t": 1000**4,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
 _MOST_EIGENVALUES = 2000  # the spectrum of a larger matrix takes longer than a summary may
 
 
@@ -42,10 +30,8 @@ _MOST_EIGENVALUES = 2000  # the spectrum of a larger matrix takes longer than a 
 @click.option(
     "--quantity", type=click.Choice(QUANTITIES), default="product", show_default=True, help="What an entry is."
 )
-@click.option(
-    "--memory", default=None, metavar="SIZE", help="Working memory, such as 2GiB [default: chosen by the library]."
-)
-def command(settings: Settings, task: Task, count: int, out: Path, quantity: Quantity, memory: str | None) -> None:
+@memory_option
+def command(settings: Settings, task: Task, count: int, out: Path, quantity: Quantity, memory: int | None) -> None:
     """The kernel matrix of the infinitely wide network ARCH over COUNT inputs, written to a file.
 
     An .npy file holds the matrix; an .npz file holds it as `kernel`, beside `architecture`, `data`, `quantity`, `seed`.
@@ -55,10 +41,9 @@ def command(settings: Settings, task: Task, count: int, out: Path, quantity: Qua
     if out.suffix.lower() not in (".npy", ".npz"):
         raise BadInput("--out", f"got '{out.name}', expected a .npy or .npz file", f"name it {out.stem}.npy")
     check_writable(out, "--out")
-    budget = None if memory is None else memory_size(memory)
     net = task.network()
     data, x = task.images(settings, count)
-    matrix = _compute(settings, net, x, quantity, budget)
+    matrix = _compute(settings, net, x, quantity, memory)
     write_atomically(out, lambda file: _write(file, out, matrix, settings, task, quantity), "--out")
     summary = {"shape": list(matrix.shape), "dtype": task.dtype, **summarise(matrix, quantity)}
     if settings.json:
@@ -82,39 +67,12 @@ def command(settings: Settings, task: Task, count: int, out: Path, quantity: Qua
         _print_summary(settings, out, quantity, summary)
 
 
-def memory_size(text: str) -> int:
-    """Bytes of a text such as 2GiB, 500MB or 1000000.
-
-    >>> memory_size("2GiB"), memory_size("1.5 kB"), memory_size("800")
-    (2147483648, 1500, 800)
-    """
-    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
-    if match is None or match.group(2).lower() not in _UNITS:
-        raise BadInput("--memory", f"got '{text}', expected a size", "write for example 2GiB or 500MB")
-    size = int(float(match.group(1)) * _UNITS[match.group(2).lower()])
-    if size < 1:
-        raise BadInput("--memory", f"got '{text}', which is nothing", "write for example 2GiB")
-    return size
-
-
-def size_text(size: float) -> str:
-    """Bytes for people.
-
-    >>> size_text(3 * 2**30)
-    '3.0 GiB'
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
 def _compute(
     settings: Settings, net: Sequential, x: torch.Tensor, quantity: Quantity, budget: int | None
 ) -> np.ndarray[Any, np.dtype[np.floating[Any]]]:
     """Say how large the work is, do it under a bar, and bring the matrix back as an array."""
     from initscope.networks import kernel, kernel_estimate
+    from initscope.networks.planning import size_text
 
     estimate = kernel_estimate(net, x, memory=budget)
     settings.say(
@@ -183,6 +141,8 @@ def _print_summary(settings: Settings, out: Path, quantity: str, summary: dict[s
     from initscope.report import facts_table
 
     shape = " x ".join(str(side) for side in summary["shape"])
+    from initscope.networks.planning import size_text
+
     facts = {"file": f"{out} ({size_text(out.stat().st_size)})", "matrix": f"{shape}, {summary['dtype']}, {quantity}"}
     facts["min, mean, max"] = ", ".join(f"{summary[name]:.5g}" for name in ("min", "mean", "max"))
     labels = {"off_diagonal_cosine": "mean off-diagonal cosine", "smallest_eigenvalue": "smallest eigenvalue"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from initscope.cli.common import Settings, pick_device
+from initscope.errors import BadInput
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +22,43 @@ if TYPE_CHECKING:
 DATA_HELP = (
     "photos, gaussian[:CORRELATION], dead-leaves, shapes, "
     "folder:PATH, npz:PATH[:KEY], idx:PATH, torchvision:NAME or hf:NAME."
+)
+
+
+_UNITS = {
+    "": 1,
+    "k": 1000,
+    "m": 1000**2,
+    "g": 1000**3,
+    "t": 1000**4,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+
+
+def memory_size(text: str) -> int:
+    """Bytes of a text such as 2GiB, 500MB or 1000000.
+
+    >>> memory_size("2GiB"), memory_size("1.5 kB"), memory_size("800")
+    (2147483648, 1500, 800)
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
+    if match is None or match.group(2).lower() not in _UNITS:
+        raise BadInput("--memory", f"got '{text}', expected a size", "write for example 2GiB or 500MB")
+    size = int(float(match.group(1)) * _UNITS[match.group(2).lower()])
+    if size < 1:
+        raise BadInput("--memory", f"got '{text}', which is nothing", "write for example 2GiB")
+    return size
+
+
+memory_option = click.option(
+    "--memory",
+    default=None,
+    metavar="SIZE",
+    callback=lambda ctx, parameter, text: None if text is None else memory_size(text),
+    help="Memory to use, such as 2GiB [default: a quarter of what is free].",
 )
 
 

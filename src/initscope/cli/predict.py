@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from initscope.cli.common import Settings, advancing, common_options, progress_bar
-from initscope.cli.options import Task, task_options
+from initscope.cli.options import Task, memory_option, task_options
 
 if TYPE_CHECKING:
     from initscope.data import Pairs
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @click.option(
     "--figure", type=click.Path(path_type=Path), default=None, help="Also draw the cosines into this .svg or .png file."
 )
-def command(settings: Settings, task: Task, pairs: int, figure: Path | None) -> None:
+@memory_option
+def command(settings: Settings, task: Task, pairs: int, figure: Path | None, memory: int | None) -> None:
     """Similarity of pairs of inputs after every layer of the infinitely wide network ARCH.
 
     ARCH is a text such as "10x(conv3 relu) gap"; see docs/language.md for the words.
@@ -39,7 +40,7 @@ def command(settings: Settings, task: Task, pairs: int, figure: Path | None) -> 
     data, x, y = task.pairs(settings, pairs)
     with progress_bar(settings) as bar:
         advance = advancing(bar, bar.add_task("predict", total=1.0))
-        prediction = predict(net, x, y, seed=settings.seed, dtype=x.dtype, progress=advance)
+        prediction = predict(net, x, y, seed=settings.seed, dtype=x.dtype, memory=memory, progress=advance)
     rows = layer_rows(prediction.layers)
     if figure is not None:
         _draw(rows, data, figure)

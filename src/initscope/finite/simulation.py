@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.finite.estimate import Estimate
-from initscope.geometry import check_inputs
+from initscope.geometry import check_inputs, generator
 from initscope.layers import Layer
 from initscope.networks import Sequential
-from initscope.networks.prediction import QUANTITIES, geometry
+from initscope.networks.prediction import QUANTITIES, geometry, warn_zero_layers
+from initscope.networks.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ def simulate(
     *,
     draws: int = 100,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Simulation:
     """Norms, distances and angles of zipped pairs after each layer of `draws` independent finite networks.
 
-    x, y: (n, c, h, w) or (n, d). Each draw has weights of its own from `seed`, `seed + 1`, ...
+    x, y: (n, c, h, w) or (n, d). Every draw has weights of its own; the same seed gives the same networks.
     """
     check_inputs(x, y, zipped=True)
-    if draws < 2:
+    if not isinstance(draws, int) or draws < 2:
         raise BadInput(
             "simulate", f"draws is {draws}, expected at least 2", "pass draws >= 2: one draw has no interval"
         )
@@ -70,7 +71,7 @@ def simulate(
     for draw in range(draws):
         if progress is not None:
             progress(draw, draws)
-        rows.append([measure(h) for h in activations(net, both, seed + draw)])
+        rows.append([measure(h) for h in activations(net, both, seed, draw)])
     if progress is not None:
         progress(draws, draws)
     names = ["input", *(f"{i} {layer.word}" for i, layer in enumerate(net.layers, start=1))]
@@ -80,14 +81,15 @@ def simulate(
         shape = net.layers[i - 1].output_shape(shape) if i else shape
         values = {q: Estimate.from_draws(torch.stack([row[i][q] for row in rows])) for q in QUANTITIES}
         layers.append(LayerEstimate(name=name, shape=shape, **values))
+    warn_zero_layers("simulate", [(layer.name, layer.norm_x.value, layer.norm_y.value) for layer in layers])
     return Simulation(tuple(layers), seed)
 
 
 @torch.no_grad()
-def activations(net: Sequential, inputs: Tensor, seed: int) -> Iterator[Tensor]:
+def activations(net: Sequential, inputs: Tensor, seed: int, draw: int = 0) -> Iterator[Tensor]:
     """The inputs and what each layer of one sampled network makes of them."""
-    generator = torch.Generator().manual_seed(seed)
-    module = net.sample(tuple(inputs.shape[1:]), generator=generator, dtype=inputs.dtype).to(inputs.device)
+    source = generator(seed, draw)
+    module = net.sample(tuple(inputs.shape[1:]), generator=source, dtype=inputs.dtype).to(inputs.device)
     yield inputs
     for layer in module:
         assert isinstance(layer, nn.Module)

@@ -8,8 +8,9 @@ from initscope.geometry.boundaries import (
 )
 from initscope.geometry.channels import ChannelStatistics, channel_statistics
 from initscope.geometry.cyclic import cyclic_convolution
-from initscope.geometry.draws import covariance, draw_units, push, then
+from initscope.geometry.draws import covariance, draw_units, generator, push, then
 from initscope.geometry.inputs import Inputs, check_inputs
+from initscope.geometry.kinds import equal_shares, merge_kinds, regroup
 from initscope.geometry.pairs import angle, defect, similarity, squared_distance, warn_undefined
 from initscope.geometry.state import Block, Draw, Side, State, Tilt, diagonal
 
@@ -30,8 +31,12 @@ __all__ = [
     "defect",
     "diagonal",
     "draw_units",
+    "equal_shares",
+    "generator",
+    "merge_kinds",
     "push",
     "rectangle_boundary_size",
+    "regroup",
     "shared_boundary",
     "shared_boundary_size",
     "similarity",

@@ -7,15 +7,30 @@ sent through the layer, and their second moments measured. No finite-width error
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from initscope.errors import NoExactForm
+from initscope.errors import BadInput, NoExactForm
 from initscope.geometry.state import Draw, Law, Side, State
 
 _JITTER = 1e-10  # relative to the mean variance, for the quicker root of large matrices
 _EIGEN_SIZE = 768
+
+
+def generator(seed: int, *parts: int) -> Generator:
+    """A random source for one part (layer, repetition, pair, ...) of the work that `seed` governs.
+
+    >>> a, b = generator(0, 1), generator(1, 0)
+    >>> a.initial_seed() != b.initial_seed()
+    True
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise BadInput("seed", f"got {seed!r}, expected a whole number", "pass for example seed=0")
+    mixed = np.random.SeedSequence([abs(seed), int(seed < 0), len(parts), *parts]).generate_state(1, np.uint64)
+    return Generator().manual_seed(int(mixed[0] >> np.uint64(1)))
 
 
 def draw_units(state: State, units: int, generator: Generator) -> Tensor:
@@ -55,10 +70,10 @@ def covariance(state: State) -> Tensor:
 
 
 def _draw_gaussian(state: State, units: int, generator: Generator) -> Tensor:
-    matrix = covariance(state).double()
-    k, groups, size, _ = matrix.shape
-    noise = torch.randn(k, groups, size, units, generator=generator, dtype=matrix.dtype).to(matrix.device)
-    values = torch.matmul(_root(matrix), noise).to(state.distance.dtype)  # (K, groups, size, units)
+    root = _root_of(state)
+    k, groups, size, _ = root.shape
+    noise = torch.randn(k, groups, size, units, generator=generator, dtype=root.dtype).to(root.device)
+    values = torch.matmul(root, noise).to(state.distance.dtype)  # (K, groups, size, units)
     shape = state.positions
     n = state.x.norm.shape[1]
     if state.zipped and state.all_positions:
@@ -68,6 +83,16 @@ def _draw_gaussian(state: State, units: int, generator: Generator) -> Tensor:
     if state.all_positions:
         return values.reshape(k, n, *shape, units).movedim(-1, 1)
     return values.reshape(k, *(shape or (1,)), n, units).movedim((-1, -2), (1, 2)).reshape(k, units, n, *shape)
+
+
+# A simulated layer draws from one state many times; the root is the costly part.
+_ROOTS: WeakKeyDictionary[State, Tensor] = WeakKeyDictionary()
+
+
+def _root_of(state: State) -> Tensor:
+    if state not in _ROOTS:
+        _ROOTS[state] = _root(covariance(state).double())
+    return _ROOTS[state]
 
 
 def _root(matrix: Tensor) -> Tensor:
@@ -104,6 +129,8 @@ def state_from_samples(like: State, samples: Tensor, channels: int, draw: Draw, 
         law=law,
         joint=like.joint,
         independent_units=like.independent_units,
+        alike=like.alike,
+        tied=like.tied,
         draw=draw,
     )
 

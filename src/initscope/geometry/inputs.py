@@ -65,6 +65,7 @@ class Inputs:
             law="data",
             joint=self.joint,
             independent_units=False,
+            alike=False,
             draw=self._draw(x, y),
         )
 

@@ -18,6 +18,7 @@ with `*p` = (height, width) for images and nothing for vectors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -80,7 +81,7 @@ class Tilt:
     make: Callable[[], State]  # the tilted Gaussian, built when asked for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class State:
     """Second moments of all units of one layer for a set of input pairs; the module's table has the shapes."""
 
@@ -95,6 +96,8 @@ class State:
     law: Law = "gaussian"
     joint: bool = False  # x and y are one and the same batch
     independent_units: bool = True  # units are i.i.d. given the input (false once positions were flattened into units)
+    alike: bool = True  # units of one kind have one law (false for the channels of raw data)
+    tied: bool = False  # a depthwise layer ties each unit to the one it was made of, until filters mix channels
     draw: Draw | None = None
     activation: Activation | None = None  # set while the state is activation(before), before Gaussian
     before: State | None = None
@@ -102,7 +105,7 @@ class State:
 
     @property
     def units(self) -> int:
-        return self.channels * _product(self.positions)
+        return self.channels * math.prod(self.positions)
 
     def blocks(self) -> tuple[Block, Block | None, Block | None]:
         """The pairs (x, y), and, with all positions, the pairs within x and within y."""
@@ -172,7 +175,7 @@ def diagonal(t: Tensor, size: int) -> Tensor:
     if size == 0:
         return t
     shape = t.shape[-size:]
-    count = _product(tuple(shape))
+    count = math.prod(shape)
     flat = t.reshape(*t.shape[: t.ndim - 2 * size], count, count)
     return flat.diagonal(dim1=-2, dim2=-1).reshape(*t.shape[: t.ndim - 2 * size], *shape)
 
@@ -187,10 +190,3 @@ def _append(size: int) -> View:
 
 def _insert(at: int, size: int) -> View:
     return lambda t: t[(slice(None),) * at + (None,) * size]
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    result = 1
-    for size in sizes:
-        result *= size
-    return result

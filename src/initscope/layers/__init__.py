@@ -8,7 +8,7 @@ from initscope.layers.dense import Dense
 from initscope.layers.dropout import Dropout
 from initscope.layers.flatten import Flatten
 from initscope.layers.l2_pool import L2Pool
-from initscope.layers.layer import Layer, Shape, Trace
+from initscope.layers.layer import Layer, Rung, Shape, Trace
 from initscope.layers.layer_norm import GroupNorm, LayerNorm
 from initscope.layers.max_pool import GlobalMaxPool, MaxPool
 from initscope.layers.scale import Scale
@@ -30,6 +30,7 @@ __all__ = [
     "LayerNorm",
     "MaxPool",
     "ReLU",
+    "Rung",
     "Scale",
     "Shape",
     "Trace",

@@ -8,8 +8,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.activations import RELU, Activation
+from initscope.errors import BadInput
 from initscope.geometry import Block, Side, State, Tilt, push, then
-from initscope.layers.layer import Shape, SingleLayer, Trace
+from initscope.layers.layer import Rung, Shape, SingleLayer, Trace
+
+_RUNGS: dict[str, Rung] = {"own dual": "own dual", "quadrature": "quadrature", "monte carlo": "monte carlo"}
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,14 @@ class Activate(SingleLayer):
     """
 
     activation: Activation
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.activation, Activation):
+            raise BadInput(
+                "activate",
+                f"got {self.activation!r}, expected an Activation",
+                "pass activations.by_name('relu') or Activation.from_function(f)",
+            )
 
     @property
     def word(self) -> str:
@@ -42,7 +53,7 @@ class Activate(SingleLayer):
                 return f.distance(block.norm_a, block.norm_b, block.distance)
             value = f.evaluate(block.norm_a, block.norm_b, block.distance)
             scale = float(f.second_moment(state.x.norm.mean()).clamp_min(torch.finfo(torch.float32).tiny))
-            trace.error = max(trace.error, float(value.error.max()) / scale)
+            trace.answer(_RUNGS[f.rung], float(value.error.max()) / scale)
             return value.distance
 
         return state.map(

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor, nn
 
+from initscope.errors import BadInput
 from initscope.geometry import Side, State, Tilt, covariance, draw_units, push
-from initscope.layers.layer import Shape, SingleLayer, Trace
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 
 EXACT_SIZE = 768  # values per channel up to which the integral is computed; its cost grows with the cube
 _STEP = 0.35  # of the trapezoid rule in log s; halving it changes results by less than 1e-12
@@ -31,6 +32,9 @@ class BatchNorm(SingleLayer):
     """Each channel centred and scaled over batch and positions, as in training mode."""
 
     epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        require_number("bn", epsilon=self.epsilon)
 
     @property
     def word(self) -> str:
@@ -48,6 +52,7 @@ class BatchNorm(SingleLayer):
         return shape
 
     def _exact(self, state: State, trace: Trace) -> State:
+        _require_several(state.x.norm[0].numel())
         if state.law != "gaussian":
             trace.simulated = True
             return push(state, self._normalise, state.channels, trace.units, trace.generator)
@@ -58,7 +63,7 @@ class BatchNorm(SingleLayer):
         variance = centred.x.norm.flatten(1).mean(1)
         spread = _divisor_spread(centred, variance)
         trace.note(f"bn: divisor taken as constant; over channels it varies by {100 * spread:.1f} %")
-        trace.error = max(trace.error, spread**2)
+        trace.answer("approximate", spread**2)
         divisor = variance + self.epsilon
 
         def scale(t: Tensor) -> Tensor:
@@ -92,8 +97,26 @@ class BatchNorm(SingleLayer):
         return centred / (centred.square().mean(axes, keepdim=True) + self.epsilon).sqrt()
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        norm = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
-        return norm(shape[0], eps=self.epsilon, affine=False, track_running_stats=False)
+        return BatchStandardise(self.epsilon)
+
+
+class BatchStandardise(nn.Module):
+    """The finite face of `BatchNorm`: batch statistics, no learned scale."""
+
+    def __init__(self, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        axes = (0, *range(2, x.ndim))
+        _require_several(x.numel() // x.shape[1])
+        centred = x - x.mean(axes, keepdim=True)
+        return centred / (centred.square().mean(axes, keepdim=True) + self.epsilon).sqrt()
+
+
+def _require_several(values: int) -> None:
+    if values < 2:
+        raise BadInput("bn", "one value per channel has no variance", "pass more inputs or larger images")
 
 
 def _centre(state: State) -> State:
@@ -101,7 +124,7 @@ def _centre(state: State) -> State:
     size = len(state.positions)
     d = state.distance  # (K, N, N, *p, *p)
     other = (2, *range(3 + size, 3 + 2 * size))
-    row = d.mean(other) if size or d.ndim > 2 else d
+    row = d.mean(other)
     overall = row.flatten(1).mean(1).reshape(-1, *(1,) * (row.ndim - 1))
     norm = (row - overall / 2).clamp_min(0)
     side = Side(norm, torch.zeros_like(norm), state.x.within)

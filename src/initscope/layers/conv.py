@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import get_args
 
 import torch
@@ -11,9 +10,17 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput, NoExactForm
-from initscope.geometry import Inputs, Side, State, draw_units
+from initscope.geometry import Draw, Inputs, State, draw_units, merge_kinds, regroup
 from initscope.layers.filtering import Filtering
-from initscope.layers.layer import Shape, SingleLayer, Trace, require_image, require_positive
+from initscope.layers.layer import (
+    Shape,
+    SingleLayer,
+    Trace,
+    require_image,
+    require_number,
+    require_positive,
+    require_weights,
+)
 from initscope.layers.shifts import Padding, Window
 from initscope.weights import Fans, He, WeightLaw
 
@@ -41,15 +48,19 @@ class Conv(SingleLayer):
 
     def __post_init__(self) -> None:
         for name in ("kernel", "stride", "dilation"):
-            for value in _pair(getattr(self, name)):
+            for value in _checked_pair(name, getattr(self, name)):
                 require_positive("conv", **{name: value})
+        for value in () if self.margin is None else _checked_pair("margin", self.margin):
+            require_number("conv", margin=value)
         require_positive("conv", channels=self.channels, groups=self.groups)
         if self.padding not in get_args(Padding):
             raise BadInput("conv", f"padding is {self.padding!r}", f"choose from {', '.join(get_args(Padding))}")
         if self.channels % self.groups:
             raise BadInput("conv", f"{self.channels} channels do not split into {self.groups} groups", "use a divisor")
-        if not self.bias >= 0:
-            raise BadInput("conv", f"bias is {self.bias}, expected a standard deviation", "pass bias >= 0")
+        if self.margin is not None and self.padding == "valid":
+            raise BadInput("conv", "padding='valid' has no margin", "use another padding or no margin")
+        require_number("conv", bias=self.bias)
+        require_weights("conv", self.weights)
         self.weights.taps(_pair(self.kernel))
 
     @property
@@ -98,62 +109,60 @@ class Conv(SingleLayer):
         return inputs.state(self.groups)
 
     def _exact(self, state: State, trace: Trace) -> State:
-        gain = self.weights.gain(self.fans(state.channels))
         if not self.weights.gaussian:
             trace.note(f"{self.word}: {self.weights.name} weights give Gaussian units only as fan-in grows")
-        merged = self._merge_kinds(state)
+        depthwise = self.groups > 1 and state.law != "data" and state.channels == self.groups
+        seen = self._depthwise_units(state) if depthwise else self._grouped_units(state)
         size = self.window.output_size((state.positions[0], state.positions[1]))
         filtering = Filtering(self.window, self.weights.taps(self.window.kernel), self.weights.centres_filters, size)
-        filtered = filtering.apply(merged)
-        depthwise = self.groups > 1 and state.law != "data" and state.channels == self.groups
-        return filtered.map(
+        gain = self.weights.gain(self.fans(state.channels))
+        return filtering.apply(seen).map(
             lambda s: gain * s.norm + self.bias**2,
             lambda b: gain * b.distance,
             channels=self.channels,
             law="other" if depthwise else "gaussian",
-            independent_units=True,
+            independent_units=not depthwise or (state.independent_units and self.channels == self.groups),
+            alike=state.alike or not depthwise,
+            tied=depthwise,
             draw=self._draw_depthwise(state) if depthwise else None,
         )
 
-    def _merge_kinds(self, state: State) -> State:
-        """Each filter sees all kinds of units, or, in groups that are the kinds, its own kind."""
-        kinds = len(state.shares)
-        if kinds == self.groups:
-            return state
-        if self.groups > 1 and (kinds > 1 or state.law == "data"):
+    def _grouped_units(self, state: State) -> State:
+        """What the filters see: all kinds of units together, or each group its own channels."""
+        seen = merge_kinds(state) if self.groups == 1 else regroup(state, self.groups)
+        if seen is None:
             raise NoExactForm(
                 self.word,
-                f"{self.groups} groups of channels cut across {kinds} kinds of units",
+                f"{self.groups} groups of channels cut across {len(state.shares)} kinds of units",
                 "use groups=1 after a concatenation or a skip of raw data",
             )
-        collapse = state.collapse_kinds
+        return seen
 
-        def side(s: Side) -> Side:
-            within = None if s.within is None else collapse(s.within)
-            return Side(collapse(s.norm), collapse(s.mean), within)
+    def _depthwise_units(self, state: State) -> State:
+        if self.weights.centres_filters:
+            raise NoExactForm(
+                self.word,
+                "zero-sum filters over all channels of a depthwise layer have one channel each",
+                "use ZeroSum(over='channel'), which is the same law there",
+            )
+        return state
 
-        x = side(state.x)
-        y = x if state.joint else side(state.y)
-        one = torch.ones(1, dtype=state.shares.dtype, device=state.shares.device)
-        return replace(state, x=x, y=y, distance=collapse(state.distance), shares=one)
-
-    def _draw_depthwise(self, state: State) -> Callable[[int, Generator], Tensor]:
+    def _draw_depthwise(self, state: State) -> Draw:
         """One filter per channel: each unit of the sample gets a filter of its own."""
+        fans = Fans(1, self.channels // self.groups, self.window.kernel[0] * self.window.kernel[1])
+
+        def one_kind(samples: Tensor, generator: Generator) -> Tensor:
+            units = len(samples)
+            weights = self.weights.sample((units, 1, *self.window.kernel), fans, generator, samples.dtype)
+            shift = torch.randn(units, generator=generator, dtype=samples.dtype) * self.bias
+            images = self.window.pad(samples.transpose(0, 1))
+            weights, shift = weights.to(images.device), shift.to(images.device)
+            out = F.conv2d(images, weights, shift, self.window.stride, 0, self.window.dilation, groups=units)
+            return out.transpose(0, 1)
 
         def draw(units: int, generator: Generator) -> Tensor:
-            samples = draw_units(state, units, generator)  # (1, units, images, h, w)
-            fans = Fans(1, self.channels // self.groups, self.window.kernel[0] * self.window.kernel[1])
-            weights = self.weights.sample((units, 1, *self.window.kernel), fans, generator, samples.dtype)
-            images = self.window.pad(samples[0].transpose(0, 1))
-            out = F.conv2d(
-                images,
-                weights.to(images.device),
-                stride=self.window.stride,
-                dilation=self.window.dilation,
-                groups=units,
-            )
-            shift = torch.randn(units, generator=generator, dtype=samples.dtype).to(images.device) * self.bias
-            return (out + shift[:, None, None]).transpose(0, 1)[None]
+            samples = draw_units(state, units, generator)  # (K, units, images, h, w)
+            return torch.stack([one_kind(kind, generator) for kind in samples])
 
         return draw
 
@@ -176,6 +185,13 @@ class RandomConv2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.window.pad(x)
         return F.conv2d(x, self.weight, self.bias, self.window.stride, 0, self.window.dilation, self.groups)
+
+
+def _checked_pair(name: str, size: object) -> tuple[int, int]:
+    pair = size if isinstance(size, tuple) else (size, size)
+    if len(pair) != 2 or not all(isinstance(n, int) for n in pair):
+        raise BadInput("conv", f"{name} is {size!r}, expected a whole number or two", f"pass {name}=3 or {name}=(3, 5)")
+    return pair
 
 
 def _pair(size: Size) -> tuple[int, int]:

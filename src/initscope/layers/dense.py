@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -9,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.geometry import Side, State
-from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_number, require_positive, require_weights
 from initscope.weights import Fans, He, WeightLaw
 
 
@@ -27,8 +28,11 @@ class Dense(SingleLayer):
 
     def __post_init__(self) -> None:
         require_positive("dense", width=self.width)
-        if not self.bias >= 0:
-            raise BadInput("dense", f"bias is {self.bias}, expected a standard deviation", "pass bias >= 0")
+        require_number("dense", bias=self.bias)
+        require_weights("dense", self.weights)
+        taps = self.weights.taps((1, 1))
+        if taps is not None and taps.ndim == 2:
+            raise BadInput("dense", f"{self.weights.name} weights relate the taps of a filter", "use them in Conv")
 
     @property
     def word(self) -> str:
@@ -76,10 +80,9 @@ class Dense(SingleLayer):
         )
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        inputs = 1
-        for n in shape:
-            inputs *= n
-        linear = nn.Linear(inputs, self.width, bias=self.bias > 0, dtype=dtype)
+        inputs = math.prod(shape)
+        with torch.random.fork_rng(devices=[]):  # PyTorch draws weights of its own from the global random state
+            linear = nn.Linear(inputs, self.width, bias=self.bias > 0, dtype=dtype)
         with torch.no_grad():
             fans = Fans(inputs, self.width)
             linear.weight.copy_(self.weights.sample((self.width, inputs), fans, generator, dtype))

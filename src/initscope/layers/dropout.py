@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.geometry import Block, State, draw_units
-from initscope.layers.layer import Shape, SingleLayer, Trace
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Dropout(SingleLayer):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p < 1:
+        require_number("dropout", p=self.p)
+        if self.p >= 1:
             raise BadInput("dropout", f"p is {self.p}, expected 0 <= p < 1", "pass a probability")
 
     @property

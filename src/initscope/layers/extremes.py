@@ -46,8 +46,8 @@ class MaximumMoments:
 def maximum_moments(n: int, slope: float) -> MaximumMoments:
     """Moments under the density n φ(s) Φ(s)^(n-1).
 
-    >>> round(maximum_moments(2, 1.0).mean, 12) == round(1 / np.sqrt(np.pi), 12)
-    True
+    >>> round(maximum_moments(2, 1.0).mean * float(np.sqrt(np.pi)), 12)
+    1.0
     """
     s, weight = _outer(n, -_REACH)
     density = np.exp(np.log(n) - s**2 / 2 - np.log(2 * np.pi) / 2 + (n - 1) * log_ndtr(s)) * weight

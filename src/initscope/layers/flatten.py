@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,10 +21,7 @@ class Flatten(SingleLayer):
         return "flatten"
 
     def output_shape(self, shape: Shape) -> Shape:
-        size = 1
-        for n in shape:
-            size *= n
-        return (size,)
+        return (math.prod(shape),)
 
     def _exact(self, state: State, trace: Trace) -> State:
         if not state.positions:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import torch
 from torch import Generator, nn
 
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State
+from initscope.weights import WeightLaw
 
 Shape = tuple[int, ...]  # of one input: (c, h, w) or (d,)
+Rung = Literal["exact", "own dual", "quadrature", "approximate", "monte carlo", "simulated"]
+RUNGS: tuple[Rung, ...] = get_args(Rung)  # from the most to the least certain
 
 
 @dataclass
@@ -22,8 +27,14 @@ class Trace:
     units: int = 4096  # units drawn where a layer is simulated
     keep_positions: bool = False  # a later layer needs pairs of different positions
     simulated: bool = False
-    error: float = 0.0  # largest relative error estimate of a quadrature so far
+    error: float = 0.0  # largest relative error estimate so far
+    rung: Rung = "exact"  # the least certain way an answer came about so far
     notes: list[str] = field(default_factory=list)
+
+    def answer(self, rung: Rung, error: float) -> None:
+        """An answer that is not a closed form: how it was found, and its relative error estimate."""
+        self.error = max(self.error, error)
+        self.rung = max(self.rung, rung, key=RUNGS.index)
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -117,3 +128,17 @@ def require_positive(place: str, **values: int | None) -> None:
     for name, value in values.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise BadInput(place, f"{name} is {value!r}, expected a whole number of at least 1", f"pass {name} >= 1")
+
+
+def require_number(place: str, **values: float) -> None:
+    """Finite and not negative."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise BadInput(place, f"{name} is {value!r}, expected a number of at least 0", f"pass {name} >= 0")
+
+
+def require_weights(place: str, weights: object) -> None:
+    if not isinstance(weights, WeightLaw):
+        raise BadInput(
+            place, f"weights is {weights!r}, expected a weight law", "pass for example weights=weights.by_name('he')"
+        )

@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from initscope.errors import BadInput
-from initscope.geometry import Block, Side, State, draw_units
-from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive
+from initscope.errors import BadInput, NoExactForm
+from initscope.geometry import Block, Side, State, draw_units, push, regroup
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_number, require_positive
+
+FEW_CHANNELS = 32
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class LayerNorm(SingleLayer):
     epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
+        require_number("ln", epsilon=self.epsilon)
         if self.over not in ("all", "channels"):
             raise BadInput("ln", f"over is {self.over!r}", "use 'all' or 'channels'")
 
@@ -45,13 +48,17 @@ class LayerNorm(SingleLayer):
 
 @dataclass(frozen=True)
 class GroupNorm(SingleLayer):
-    """Layer norm within `groups` groups of channels; with many channels in each group it acts like layer norm."""
+    """Layer norm within `groups` groups of channels, exact for many channels in each group.
+
+    Groups of one channel (instance norm) have no closed form: units are drawn and measured, and the trace says so.
+    """
 
     groups: int
     epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
         require_positive("gn", groups=self.groups)
+        require_number("gn", epsilon=self.epsilon)
 
     @property
     def word(self) -> str:
@@ -63,9 +70,36 @@ class GroupNorm(SingleLayer):
         return shape
 
     def _exact(self, state: State, trace: Trace) -> State:
-        if len(state.shares) > 1 and self.groups > 1:
-            trace.note(f"{self.word}: groups are taken to hold all kinds of units in equal shares")
-        return normalise(state, "all", self.epsilon)
+        per_group = state.channels // self.groups
+        if self.groups == 1:
+            return normalise(state, "all", self.epsilon)
+        if per_group == 1:
+            if state.positions and not state.all_positions:
+                raise NoExactForm(
+                    self.word,
+                    "groups of one channel (instance norm) are not known at equal positions",
+                    "use fewer groups",
+                )
+            trace.simulated = True
+            return push(state, self._normalise_unit, state.channels, trace.units, trace.generator)
+        grouped = regroup(state, self.groups)
+        if grouped is None:
+            raise NoExactForm(
+                self.word,
+                f"{self.groups} groups of channels cut across {len(state.shares)} kinds of units",
+                "use as many groups as branches of equal width, or layer norm",
+            )
+        if per_group < FEW_CHANNELS:
+            trace.note(f"{self.word}: {per_group} channels in a group; exact for many")
+        return normalise(grouped, "groups", self.epsilon)
+
+    def _normalise_unit(self, samples: Tensor) -> Tensor:
+        """Groups of one channel: each unit over its own positions (instance norm)."""
+        axes = tuple(range(3, samples.ndim))
+        if not axes:
+            return torch.zeros_like(samples)
+        centred = samples - samples.mean(axes, keepdim=True)
+        return centred * (centred.square().mean(axes, keepdim=True) + self.epsilon).rsqrt()
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
@@ -90,9 +124,9 @@ def normalise(state: State, over: str, epsilon: float) -> State:
     size = len(state.positions)
 
     def pooled(t: Tensor) -> Tensor:
-        """Mean over kinds, and over positions unless each is by itself: broadcastable to t."""
-        t = state.collapse_kinds(t)
-        return t.mean(tuple(range(-size, 0)), keepdim=True) if size and over == "all" else t
+        """Mean over kinds (unless they are the groups) and positions (unless each is by itself): broadcastable to t."""
+        t = t if over == "groups" else state.collapse_kinds(t)
+        return t.mean(tuple(range(-size, 0)), keepdim=True) if size and over != "channels" else t
 
     def statistics(s: Side) -> tuple[Tensor, Tensor]:
         centre = pooled(s.mean)

@@ -53,7 +53,7 @@ class MaxPool(SingleLayer):
         draw = grouped(state, self.window, lambda t: t.amax(-1))
         activation = state.activation if state.activation is not None else IDENTITY
         before = state.before if state.before is not None else state
-        if before.law == "gaussian" and activation.degree == 1 and activation.monotone:
+        if before.law == "gaussian" and activation.degree == 1 and activation.monotone and _at_one(activation) > 0:
             return self._over_units(state, before, activation)
         trace.simulated = True
         samples = draw(trace.units, trace.generator)
@@ -63,7 +63,7 @@ class MaxPool(SingleLayer):
         """With α, β the standard deviations before the activation: D' = αβ E(f(M) - f(M'))² + (α - β)² E f(M)²."""
         n = self.window
         slope = -float(activation(torch.tensor(-1.0, dtype=torch.float64)))
-        top = float(activation(torch.tensor(1.0, dtype=torch.float64)))  # f(z) = top · (z or (slope/top) z)
+        top = _at_one(activation)  # f(z) = top · (z or (slope/top) z)
         moments = maximum_moments(n, slope / top)
 
         def distance(block: Block) -> Tensor:
@@ -88,6 +88,10 @@ class MaxPool(SingleLayer):
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
         return Pool(self.window, self._pool, lambda t: t.amax(-1))
+
+
+def _at_one(activation: Activation) -> float:
+    return float(activation(torch.tensor(1.0, dtype=torch.float64)))
 
 
 @dataclass(frozen=True)

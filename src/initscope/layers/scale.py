@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
 
+from initscope.errors import BadInput
 from initscope.geometry import State, then
 from initscope.layers.layer import Shape, SingleLayer, Trace
 
@@ -16,6 +18,10 @@ class Scale(SingleLayer):
     """All units times a constant c: A' = c² A, D' = c² D."""
 
     factor: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float) or not math.isfinite(self.factor):
+            raise BadInput("scale", f"factor is {self.factor!r}, expected a finite number", "pass for example 0.5")
 
     @property
     def word(self) -> str:

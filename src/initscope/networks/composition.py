@@ -8,13 +8,14 @@ from functools import reduce
 import torch
 from torch import Generator, Tensor, nn
 
-from initscope.errors import BadInput, NoExactForm
-from initscope.geometry import Block, Inputs, Side, State, draw_units
+from initscope.errors import BadInput
+from initscope.geometry import Inputs, State
 from initscope.layers import Layer, Scale, Shape, Trace
+from initscope.networks.merging import add, concatenate
 
 
 class _Composition(Layer):
-    """What a composition asks for is what any of its parts asks for."""
+    """What a composition asks for is what any of its parts asks for; its weights count only if no path avoids them."""
 
     @property
     def parts(self) -> tuple[Layer, ...]:
@@ -34,7 +35,7 @@ class _Composition(Layer):
 
     @property
     def has_weights(self) -> bool:
-        return any(p.has_weights for p in self.parts)
+        return all(p.has_weights for p in self.parts)
 
 
 @dataclass(frozen=True, init=False)
@@ -50,6 +51,10 @@ class Sequential(_Composition):
     @property
     def parts(self) -> tuple[Layer, ...]:
         return self.layers
+
+    @property
+    def has_weights(self) -> bool:
+        return any(layer.has_weights for layer in self.layers)
 
     @property
     def word(self) -> str:
@@ -92,8 +97,8 @@ class Sum(_Composition):
         if sum(not b.has_weights for b in branches) > 1:
             raise BadInput(
                 "sum",
-                "more than one branch has no dense or conv layer, so their units are not independent",
-                "write them as one activation, for example Activation.from_function(lambda z: z + z.relu())",
+                "more than one branch has a path without a dense or conv layer, so their units are not independent",
+                "write nested skips as one sum, and activations of the same units as one activation",
             )
         object.__setattr__(self, "branches", branches)
 
@@ -114,7 +119,7 @@ class Sum(_Composition):
     def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
         trace = trace if trace is not None else Trace()
         self.output_shape(_shape(state))
-        return reduce(_add, _run_branches(self.branches, state, trace))
+        return reduce(add, _run_branches(self.branches, state, trace))
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
@@ -132,7 +137,7 @@ class Residual(_Composition):
         _require_layers("res", layers)
         object.__setattr__(self, "layers", layers)
         object.__setattr__(self, "scale", scale)
-        _ = self.sum
+        _ = self.sum  # refuses a branch without weights, and a scale that is no number
 
     @property
     def sum(self) -> Sum:
@@ -142,6 +147,10 @@ class Residual(_Composition):
     @property
     def parts(self) -> tuple[Layer, ...]:
         return self.layers
+
+    @property
+    def has_weights(self) -> bool:
+        return False  # the skip has none
 
     @property
     def word(self) -> str:
@@ -193,7 +202,7 @@ class Concat(_Composition):
             assert isinstance(first, Inputs)
             x, y = (torch.cat([getattr(o, side) for o in outs], 1) for side in "xy")
             return replace(first, x=x, y=x if first.joint else y)
-        return _concatenate([o.state() if isinstance(o, Inputs) else o for o in outs])
+        return concatenate([o.state() if isinstance(o, Inputs) else o for o in outs])
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
@@ -223,6 +232,8 @@ def needed_after(layers: tuple[Layer, ...], keep: bool = False) -> list[bool]:
 
 def _run_branches(branches: tuple[Layer, ...], state: State | Inputs, trace: Trace) -> list[State | Inputs]:
     needed = trace.keep_positions
+    if isinstance(state, State):
+        state = replace(state, tied=False)  # what ties units before the fork does not tie the branches to each other
     return [_trim(Sequential(branch).propagate(state, trace), needed) for branch in branches]
 
 
@@ -243,78 +254,3 @@ def _require_layers(place: str, layers: tuple[object, ...]) -> None:
             raise BadInput(
                 place, f"part {i} is a {type(layer).__name__}, expected a layer", "pass layers, for example Conv(64)"
             )
-
-
-def _add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
-    if isinstance(one, Inputs) and isinstance(two, Inputs):
-        return replace(one, x=one.x + two.x, y=one.y + two.y)
-    a, b = (s.state() if isinstance(s, Inputs) else s for s in (one, two))
-    kinds = {len(a.shares), len(b.shares)}
-    if len(kinds - {1}) > 1:
-        raise NoExactForm(
-            "sum", f"branches have {len(a.shares)} and {len(b.shares)} kinds of units", "mix them with a conv"
-        )
-
-    def side(s: Side, t: Side, within: Tensor | None) -> Side:
-        return Side(s.norm + t.norm + 2 * s.mean * t.mean, s.mean + t.mean, within)
-
-    def distance(s: Block | None, t: Block | None) -> Tensor | None:
-        if s is None or t is None:
-            return None
-        return s.distance + t.distance + 2 * (s.mean_a - s.mean_b) * (t.mean_a - t.mean_b)
-
-    cross, within_x, within_y = (distance(s, t) for s, t in zip(a.blocks(), b.blocks(), strict=True))
-    assert cross is not None
-    x = side(a.x, b.x, within_x)
-    gaussian = a.law == b.law == "gaussian"
-
-    def draw(units: int, generator: Generator) -> Tensor:
-        return draw_units(a, units, generator) + draw_units(b, units, generator)
-
-    return State(
-        x=x,
-        y=x if a.joint else side(a.y, b.y, within_y),
-        distance=cross,
-        shares=a.shares if len(a.shares) > 1 else b.shares,
-        channels=a.channels,
-        positions=a.positions,
-        zipped=a.zipped,
-        all_positions=a.all_positions,
-        law="gaussian" if gaussian else "other",
-        joint=a.joint,
-        independent_units=a.independent_units and b.independent_units,
-        draw=None if gaussian and a.draw is None and b.draw is None else draw,
-    )
-
-
-def _concatenate(states: list[State]) -> State:
-    total = sum(s.channels for s in states)
-    first = states[0]
-
-    def side(sides: list[Side]) -> Side:
-        withins = [s.within for s in sides if s.within is not None]
-        return Side(
-            torch.cat([s.norm for s in sides]),
-            torch.cat([s.mean for s in sides]),
-            torch.cat(withins) if len(withins) == len(sides) else None,
-        )
-
-    def draw(units: int, generator: Generator) -> Tensor:
-        return torch.cat([draw_units(s, units, generator) for s in states])
-
-    x = side([s.x for s in states])
-    gaussian = all(s.law == "gaussian" for s in states)
-    return State(
-        x=x,
-        y=x if first.joint else side([s.y for s in states]),
-        distance=torch.cat([s.distance for s in states]),
-        shares=torch.cat([s.shares * (s.channels / total) for s in states]),
-        channels=total,
-        positions=first.positions,
-        zipped=first.zipped,
-        all_positions=first.all_positions,
-        law="gaussian" if gaussian else "other",
-        joint=first.joint,
-        independent_units=False,
-        draw=None if gaussian and all(s.draw is None for s in states) else draw,
-    )

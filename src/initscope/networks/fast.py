@@ -13,7 +13,6 @@ from initscope.layers import Activate, Conv, Dense, Flatten, GlobalAveragePool, 
 from initscope.networks.composition import Sequential
 from initscope.networks.fused import (
     ConvStack,
-    Progress,
     dense_kernel,
     dense_norms,
     estimate,
@@ -22,6 +21,7 @@ from initscope.networks.fused import (
     pooled_norms,
     same_position_kernel,
 )
+from initscope.networks.progress import Progress
 from initscope.weights import Fans
 
 
@@ -41,7 +41,9 @@ class FastPlan:
     ) -> Tensor:
         if self.stack is None:
             flat = None if y is None else y.flatten(1)
-            out = dense_kernel(self.gains, self.biases, self.slopes, x.flatten(1), flat, quantity=quantity)
+            out = dense_kernel(
+                self.gains, self.biases, self.slopes, x.flatten(1), flat, quantity=quantity, progress=progress
+            )
         else:
             run = pooled_kernel if self.pooled else same_position_kernel
             out = run(self.stack, x, y, quantity=quantity, progress=progress)

@@ -11,13 +11,22 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from initscope.errors import BadInput, NoExactForm, SimulatedKernel, UndefinedSimilarity
-from initscope.geometry import Inputs, check_inputs
+from initscope.errors import BadInput, SimulatedKernel
+from initscope.geometry import Inputs, check_inputs, generator, warn_undefined
 from initscope.layers import Layer, Trace
 from initscope.networks.composition import Sequential
 from initscope.networks.fast import FastPlan, fast_plan
-from initscope.networks.memory import budget, pair_bytes
-from initscope.networks.prediction import REPLICATES, UNITS, Progress, geometry, totals
+from initscope.networks.planning import (
+    REPLICATES,
+    UNITS,
+    budget,
+    joint_bytes,
+    pair_bytes,
+    require_memory,
+    simulates,
+)
+from initscope.networks.prediction import geometry, totals
+from initscope.networks.progress import Progress
 
 Quantity = Literal["product", "cosine", "distance", "defect"]
 Method = Literal["fused", "tiles", "joint"]
@@ -49,7 +58,8 @@ def kernel(
     """The (n, m) matrix over all pairs of x (n, ...) and y (m, ...); y defaults to x, and each pair is computed once.
 
     quantity: "product" is E h(x) h(y), the mean over units (the NNGP kernel); "distance" is the root of E (h(x) - h(y))²;
-    "cosine", and "defect" = 1 - cosine without cancellation. Computed in x's dtype unless `dtype` says otherwise, in tiles
+    "cosine", and "defect" = 1 - cosine, from distances (after average pooling these are differences of products: ask for
+    float64 where inputs nearly agree). Computed in x's dtype unless `dtype` says otherwise, in tiles
     that fit `memory` bytes (default: a quarter of what is free). Batch norm sees x and y as one batch. A network with
     layers that have no closed form is simulated from `seed`, with a warning that says how precise the result is.
 
@@ -59,7 +69,7 @@ def kernel(
     tensor([[1.0000, 0.3183],
             [0.3183, 1.0000]])
     """
-    _check(x, y, quantity, dtype, memory)
+    _check(x, y, quantity, dtype)
     net = net if isinstance(net, Sequential) else Sequential(net)
     net.output_shape(tuple(x.shape[1:]))
     dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
@@ -69,11 +79,8 @@ def kernel(
     if fast is not None:
         return _fused(fast, x, y, quantity, progress)
     if plan.method == "tiles":
-        try:
-            return _tiled(net, x, y, quantity, plan.tile, progress)
-        except NoExactForm:
-            _require_memory(_joint_bytes(net, x, y), budget(memory, x.device))
-    return _joint(net, x, y, quantity, seed)
+        return _tiled(net, x, y, quantity, plan.tile, progress)
+    return _joint(net, x, y, quantity, seed, progress)
 
 
 def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: int | None = None) -> KernelEstimate:
@@ -81,52 +88,36 @@ def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: i
     net = net if isinstance(net, Sequential) else Sequential(net)
     n, m = len(x), len(x if y is None else y)
     pairs = n * (n + 1) // 2 if y is None else n * m
-    positions = math.prod(x.shape[2:])
+    shape, positions = tuple(x.shape[1:]), math.prod(x.shape[2:])
     dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
     all_positions = net.needs_all_positions and positions > 1
     updates = pairs * len(net.layers) * (positions**2 if all_positions else positions)
-    output = n * m * dtype.itemsize
-    allowed = budget(memory, x.device)
-    if net.needs_joint_batch or (net.needs_draws and positions > 1):
-        needed = _joint_bytes(net, x, y)
-        _require_memory(needed, allowed)
-        return KernelEstimate("joint", pairs, updates, output, needed, n + (0 if y is None else m))
-    fast = fast_plan(net, tuple(x.shape[1:]))
-    if fast is not None:
-        peak = fast.peak_bytes(x, m)
-        if peak <= allowed:
-            return KernelEstimate("fused", pairs, updates, output, peak, n)
-    per_pair = pair_bytes(positions, all_positions, dtype)
+    output, allowed = n * m * dtype.itemsize, budget(memory, x.device)
+    fast = fast_plan(net, shape)
+    if fast is not None and fast.peak_bytes(x, m) <= allowed:
+        return KernelEstimate("fused", pairs, updates, output, fast.peak_bytes(x, m), n)
+    remedy = "use smaller or fewer inputs, or raise memory"
+    simulated = simulates(net, x)
+    if net.needs_joint_batch or simulated:
+        count = n + (0 if y is None else m)
+        needed = joint_bytes(net, shape, count, simulated)
+        require_memory("kernel", needed, allowed, remedy)
+        return KernelEstimate("joint", pairs, updates, output, needed, count)
+    per_pair = pair_bytes(net, shape, dtype)
     own = 3 * per_pair if all_positions else 0  # pairs of positions within each image of a tile
+    require_memory("kernel", 2 * output + per_pair + own, allowed, remedy)
     free = allowed - 2 * output
-    _require_memory(2 * output + per_pair + own, allowed)
     tile = int((math.sqrt(own**2 + per_pair * free) - own) / per_pair)  # tile² pairs + 2 tile images
     tile = max(1, min(tile, max(n, m), 256))
     return KernelEstimate("tiles", pairs, updates, output, 2 * output + tile * tile * per_pair + 2 * tile * own, tile)
 
 
-def _check(x: Tensor, y: Tensor | None, quantity: str, dtype: torch.dtype | None, memory: int | None) -> None:
+def _check(x: Tensor, y: Tensor | None, quantity: str, dtype: torch.dtype | None) -> None:
     check_inputs(x, y, zipped=False)
     if quantity not in get_args(Quantity):
         raise BadInput("kernel", f"quantity is {quantity!r}", f"choose from {', '.join(get_args(Quantity))}")
     if dtype not in (None, torch.float32, torch.float64):
         raise BadInput("kernel", f"dtype is {dtype}", "use torch.float32 or torch.float64")
-    if memory is not None and memory <= 0:
-        raise BadInput("kernel", f"memory is {memory}, expected a positive number of bytes", "pass memory > 0")
-
-
-def _joint_bytes(net: Layer, x: Tensor, y: Tensor | None) -> int:
-    count, positions = len(x) + (0 if y is None else len(y)), math.prod(x.shape[2:])
-    return count**2 * pair_bytes(positions, positions > 1 and net.needs_all_positions, torch.float64)
-
-
-def _require_memory(needed: int, allowed: int) -> None:
-    if needed > allowed:
-        raise BadInput(
-            "kernel",
-            f"needs about {needed / 2**30:.2f} GiB, {allowed / 2**30:.2f} GiB are allowed",
-            "use smaller or fewer images, or raise memory=",
-        )
 
 
 def _fused(fast: FastPlan, x: Tensor, y: Tensor | None, quantity: Quantity, progress: Progress | None) -> Tensor:
@@ -145,13 +136,7 @@ def _finish(a: Tensor, b: Tensor, distance: Tensor, quantity: Quantity) -> Tenso
         return (a[:, None] + b - distance) / 2
     if quantity == "distance":
         return distance.sqrt()
-    zero = [*(f"x[{i}]" for i in (a == 0).nonzero().flatten().tolist()[:8])]
-    if a is not b:
-        zero += [f"y[{j}]" for j in (b == 0).nonzero().flatten().tolist()[:8]]
-    if zero:
-        warnings.warn(
-            f"kernel: {', '.join(zero)} is zero: its angle is undefined, NaN", UndefinedSimilarity, stacklevel=4
-        )
+    warn_undefined("kernel", a == 0, torch.zeros_like(b, dtype=torch.bool) if a is b else b == 0)
     return geometry(a[:, None].to(distance), b.to(distance), distance)[quantity]
 
 
@@ -174,22 +159,29 @@ def _tiled(
         inputs = Inputs(x[rows], other[columns], zipped=False, all_positions=net.needs_all_positions)
         a[rows], b[columns], distance[rows, columns] = totals(net.propagate(inputs))
     if y is None:
-        distance = distance.triu() + distance.triu(1).T  # tiles below the diagonal were not computed
+        # Tiles below the diagonal were not computed; an input and itself are one pass, also through dropout.
+        distance = distance.triu(1) + distance.triu(1).T
     if progress is not None:
         progress(len(tiles), len(tiles))
     return _finish(a, a if y is None else b, distance, quantity)
 
 
-def _joint(net: Sequential, x: Tensor, y: Tensor | None, quantity: Quantity, seed: int) -> Tensor:
+def _joint(
+    net: Sequential, x: Tensor, y: Tensor | None, quantity: Quantity, seed: int, progress: Progress | None
+) -> Tensor:
     """The whole batch at once, in float64; simulated layers are repeated and averaged."""
     both = (x if y is None else torch.cat([x, y])).double()
     inputs = Inputs(both, both, zipped=False, all_positions=net.needs_all_positions, joint=True)
     moments = []
     for replicate in range(REPLICATES):
-        trace = Trace(torch.Generator().manual_seed(seed * 1_000_003 + replicate), UNITS)
+        if progress is not None:
+            progress(replicate, REPLICATES)
+        trace = Trace(generator(seed, replicate), UNITS)
         moments.append(totals(net.propagate(inputs, trace)))
         if not trace.simulated:
             break
+    if progress is not None:
+        progress(REPLICATES, REPLICATES)
     norms, distances = torch.stack([a for a, _, _ in moments]), torch.stack([d for _, _, d in moments])
     norm, distance = norms.mean(0), distances.mean(0)
     distance = (distance + distance.T) / 2

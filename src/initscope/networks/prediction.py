@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from initscope.errors import BadInput, UndefinedSimilarity
-from initscope.geometry import Inputs, State, check_inputs
-from initscope.layers import Layer, Trace
+from initscope.errors import BadInput
+from initscope.geometry import Inputs, State, check_inputs, generator, warn_undefined
+from initscope.layers import Layer, Rung, Trace
 from initscope.networks.composition import Sequential, needed_after
-from initscope.networks.memory import budget, pair_bytes
+from initscope.networks.planning import (
+    REPLICATES,
+    UNITS,
+    budget,
+    joint_bytes,
+    pair_bytes,
+    require_memory,
+    simulates,
+)
+from initscope.networks.progress import Progress
 
-Method = Literal["exact", "quadrature", "simulated"]
-Progress = Callable[[int, int], None]  # done, total
-
-REPLICATES = 16  # independent repetitions of a simulated layer: their spread is the standard error
-UNITS = 2048  # units drawn in each
 QUANTITIES = ("norm_x", "norm_y", "distance", "defect", "cosine", "angle")
 
 
@@ -41,8 +43,8 @@ class LayerGeometry:
     defect: Tensor
     cosine: Tensor
     angle: Tensor
-    method: Method = "exact"
-    error: float = 0.0  # relative error estimate of the quadrature, where one was used
+    method: Rung = "exact"  # the least certain way an answer came about up to here
+    error: float = 0.0  # relative error estimate, where it is not exact
     stderr: dict[str, Tensor] | None = None  # of each quantity, where a layer was simulated
     note: str = ""
 
@@ -92,30 +94,49 @@ def predict(
     net = net if isinstance(net, Sequential) else Sequential(net)
     net.output_shape(tuple(x.shape[1:]))
     x, y = x.detach().to(dtype), y.detach().to(dtype)
-    n, positions = len(x), math.prod(x.shape[2:])
-    allowed = budget(memory, x.device)
-    if net.needs_joint_batch:
-        tile = n
-        needed = (2 * n) ** 2 * pair_bytes(positions, positions > 1, dtype)
-    else:
-        needed = pair_bytes(positions, positions > 1 and net.needs_all_positions, dtype)
-        tile = max(1, min(n, allowed // needed))
-    if needed > allowed:
-        raise BadInput(
-            "predict",
-            f"needs about {needed / 2**30:.1f} GiB, {allowed / 2**30:.1f} GiB are allowed",
-            "use smaller or fewer images, or raise memory=",
-        )
+    tile = _tile(net, x, memory)
     parts = []
-    for start in range(0, n, tile):
+    for start in range(0, len(x), tile):
         if progress is not None:
-            progress(start, n)
-        parts.append(_propagate(net, x[start : start + tile], y[start : start + tile], seed))
+            progress(start, len(x))
+        parts.append(_propagate(net, x[start : start + tile], y[start : start + tile], seed, start))
     if progress is not None:
-        progress(n, n)
+        progress(len(x), len(x))
     layers = tuple(_join(list(rows)) for rows in zip(*parts, strict=True))
-    _warn_undefined(layers)
+    warn_zero_layers("predict", [(layer.name, layer.norm_x, layer.norm_y) for layer in layers])
     return Prediction(layers, seed)
+
+
+def _tile(net: Sequential, x: Tensor, memory: int | None) -> int:
+    """How many pairs go through the network at once."""
+    n, shape = len(x), tuple(x.shape[1:])
+    simulated, allowed = simulates(net, x), budget(memory, x.device)
+    if net.needs_joint_batch:
+        needed = joint_bytes(net, shape, 2 * n, simulated)
+        fits = [s for s in range(1, min(shape[1:], default=0)) if _fits(net, (shape[0], s, s), 2 * n, allowed)]
+        size = f"use images of at most {fits[-1]}x{fits[-1]}, or fewer" if fits else "use fewer or smaller inputs"
+        require_memory("predict", needed, allowed, f"batch norm relates the whole batch: {size}, or raise memory")
+        return n
+    needed = pair_bytes(net, shape, x.dtype, simulated)
+    require_memory("predict", needed, allowed, "use smaller images, or raise memory")
+    # Simulated pairs go one by one, each with random numbers of its own: answers do not depend on the memory at hand.
+    return 1 if simulated else min(n, allowed // needed)
+
+
+def _fits(net: Sequential, shape: tuple[int, ...], inputs: int, allowed: int) -> bool:
+    try:
+        return joint_bytes(net, shape, inputs, True) <= allowed
+    except BadInput:
+        return False  # a layer does not fit on images of this size
+
+
+def warn_zero_layers(place: str, layers: list[tuple[str, Tensor, Tensor]]) -> None:
+    """One warning for each layer at which inputs become zero: their angle does not exist there."""
+    before_x = before_y = torch.zeros((), dtype=torch.bool)
+    for name, norm_x, norm_y in layers:
+        zero_x, zero_y = (norm_x == 0).cpu(), (norm_y == 0).cpu()
+        warn_undefined(f"{place}, {name}", zero_x & ~before_x, zero_y & ~before_y)
+        before_x, before_y = zero_x, zero_y
 
 
 def _dtype(dtype: torch.dtype | None, device: torch.device) -> torch.dtype:
@@ -126,7 +147,7 @@ def _dtype(dtype: torch.dtype | None, device: torch.device) -> torch.dtype:
     return dtype
 
 
-def _propagate(net: Sequential, x: Tensor, y: Tensor, seed: int) -> list[LayerGeometry]:
+def _propagate(net: Sequential, x: Tensor, y: Tensor, seed: int, first: int) -> list[LayerGeometry]:
     """One tile through all layers; from the first simulated layer on, several replicates travel side by side."""
     if net.needs_joint_batch:
         both = torch.cat([x, y])
@@ -134,24 +155,25 @@ def _propagate(net: Sequential, x: Tensor, y: Tensor, seed: int) -> list[LayerGe
     else:
         start = Inputs(x, y, zipped=True, all_positions=net.needs_all_positions)
     states: list[State | Inputs] = [start]
-    rows = [_geometry("input", states, Trace(), False)]
-    error, simulated = 0.0, False
+    rows = [_geometry("input", states, Trace())]
+    so_far = Trace()
     for i, (layer, rest) in enumerate(zip(net.layers, needed_after(net.layers), strict=True), start=1):
-        traces = [_trace(seed, i, r, rest) for r in range(len(states))]
+        traces = [_trace(seed, first, i, r, rest) for r in range(len(states))]
         outs = [Sequential(layer).propagate(s, t) for s, t in zip(states, traces, strict=True)]
-        if traces[0].simulated and not simulated:
-            simulated = True
-            more = [_trace(seed, i, r, rest) for r in range(1, REPLICATES)]
+        if traces[0].simulated and not so_far.simulated:
+            so_far.simulated = True
+            so_far.answer("simulated", 0.0)
+            more = [_trace(seed, first, i, r, rest) for r in range(1, REPLICATES)]
             outs += [Sequential(layer).propagate(states[0], t) for t in more]
-        states, error = outs, max(error, traces[0].error)
-        traces[0].error = error
-        rows.append(_geometry(f"{i} {layer.word}", states, traces[0], simulated))
+        states = outs
+        so_far.answer(traces[0].rung, traces[0].error)
+        so_far.notes = traces[0].notes
+        rows.append(_geometry(f"{i} {layer.word}", states, so_far))
     return rows
 
 
-def _trace(seed: int, layer: int, replicate: int, keep: bool) -> Trace:
-    generator = torch.Generator().manual_seed(((seed * 1_000_003 + layer) * 1_000_003 + replicate) % 2**63)
-    return Trace(generator, UNITS, keep_positions=keep)
+def _trace(seed: int, first: int, layer: int, replicate: int, keep: bool) -> Trace:
+    return Trace(generator(seed, first, layer, replicate), UNITS, keep_positions=keep)
 
 
 def totals(state: State | Inputs) -> tuple[Tensor, Tensor, Tensor]:
@@ -186,7 +208,7 @@ def geometry(a: Tensor, b: Tensor, d: Tensor) -> dict[str, Tensor]:
     return {"defect": defect, "cosine": 1 - defect, "angle": 2 * (defect / 2).sqrt().asin()}
 
 
-def _geometry(name: str, states: list[State | Inputs], trace: Trace, simulated: bool) -> LayerGeometry:
+def _geometry(name: str, states: list[State | Inputs], trace: Trace) -> LayerGeometry:
     first = states[0]
     shape = first.shape if isinstance(first, Inputs) else (first.channels, *first.positions)
     units = math.prod(shape)
@@ -199,12 +221,11 @@ def _geometry(name: str, states: list[State | Inputs], trace: Trace, simulated: 
 
     value = quantities(*(t.mean(0) for t in stack))
     stderr = None
-    if simulated:
+    if trace.simulated:
         each = quantities(*stack)
         stderr = {q: t.std(0) / math.sqrt(len(t)) for q, t in each.items()}
-    method: Method = "simulated" if simulated else "quadrature" if trace.error > 0 else "exact"
     return LayerGeometry(
-        name=name, shape=tuple(shape), method=method, error=trace.error, stderr=stderr, note="; ".join(trace.notes), **value
+        name=name, shape=tuple(shape), method=trace.rung, error=trace.error, stderr=stderr, note="; ".join(trace.notes), **value
     )  # fmt: skip
 
 
@@ -217,19 +238,3 @@ def _join(rows: list[LayerGeometry]) -> LayerGeometry:
     if first.stderr is not None:
         stderr = {q: torch.cat([r.stderr[q] for r in rows if r.stderr is not None]) for q in QUANTITIES}
     return replace(first, stderr=stderr, error=max(r.error for r in rows), **joined)  # type: ignore[arg-type]
-
-
-def _warn_undefined(layers: tuple[LayerGeometry, ...]) -> None:
-    """One warning for each side's zero vectors, where they first appear."""
-    for layer in layers:
-        for side in ("x", "y"):
-            zero = (getattr(layer, f"norm_{side}") == 0).nonzero().flatten().tolist()
-            if zero:
-                shown = ", ".join(map(str, zero[:8])) + (", ..." if len(zero) > 8 else "")
-                warnings.warn(
-                    f"predict: {side}[{shown}] is zero at {layer.name}: its angle is undefined, NaN from there on",
-                    UndefinedSimilarity,
-                    stacklevel=3,
-                )
-        if any(bool((getattr(layer, n) == 0).any()) for n in ("norm_x", "norm_y")):
-            return

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from rich import box
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from initscope.networks import LayerGeometry
@@ -47,7 +49,7 @@ def layer_rows(layers: Sequence[LayerGeometry]) -> list[LayerRow]:
     start = _rms(layers[0])
     rows = []
     for layer in layers:
-        ratio = _rms(layer) / start
+        ratio = torch.where(start > 0, _rms(layer) / start, torch.nan)  # a zero input has no ratio
         defect = layer.defect.double()
         known = defect[~defect.isnan()]
         low, high = (known.min().item(), known.max().item()) if known.numel() else (math.nan, math.nan)
@@ -111,7 +113,7 @@ def layer_table(rows: Sequence[LayerRow], title: str) -> Table:
     table.add_column("method", no_wrap=True)
     for row in rows:
         table.add_row(
-            row.name,
+            Text(row.name),
             f"{row.norm_ratio:.4g}",
             cosine_text(row.defect_mean),
             f"{cosine_text(row.defect_max)} .. {cosine_text(row.defect_min)}",
@@ -127,12 +129,12 @@ def facts_table(facts: Mapping[str, str]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name, value)
+        table.add_row(Text(name), Text(value))
     return table
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    return Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 @dataclass(frozen=True)
@@ -150,10 +152,10 @@ def comparison_table(layers: Sequence[str], sets: Sequence[Compared], title: str
     table = _table(title)
     table.add_column("layer", no_wrap=True)
     for item in sets:
-        table.add_column(f"{item.label}\nexact", justify="right", no_wrap=True)
+        table.add_column(Text(f"{item.label}\nexact"), justify="right", no_wrap=True)
         table.add_column("\nsampled, 95 %", justify="right", no_wrap=True)
     for index, name in enumerate(layers):
-        cells = [name]
+        cells: list[str | Text] = [Text(name)]
         for item in sets:
             cells.append(f"{item.exact[index]:.4f}")
             cells.append(f"{item.sampled[index]:.4f} ± {item.margin[index]:.4f}")

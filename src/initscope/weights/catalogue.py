@@ -108,8 +108,11 @@ class DeltaOrthogonal(WeightLaw):
         weights = torch.zeros(shape, dtype=dtype)
         blocks = shape[0] // fans.outputs
         matrices = [_orthogonal(fans.outputs, fans.inputs, generator) for _ in range(blocks)]
+        matrix = torch.cat(matrices).to(dtype) * math.sqrt(self.scale)
+        if len(shape) == 2:
+            return matrix
         row, column = ((k - 1) // 2 for k in shape[2:])
-        weights[:, :, row, column] = torch.cat(matrices).to(dtype) * math.sqrt(self.scale)
+        weights[:, :, row, column] = matrix
         return weights
 
 

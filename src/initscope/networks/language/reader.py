@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from initscope.errors import BadInput
 from initscope.layers import Layer
 from initscope.networks.composition import Concat, Residual, Sequential, Sum
-from initscope.networks.grammar import Arguments, Source, Token, Value, nearest, tokenise, whole
-from initscope.networks.words import ACTIVATIONS, FIXED, SIZED, build, default_words
+from initscope.networks.language.grammar import Arguments, Source, Token, Value, nearest, tokenise, whole
+from initscope.networks.language.words import ACTIVATIONS, FIXED, SIZED, build, default_words
 
 MOST_LAYERS = 10_000
 DEEPEST_NESTING = 50

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numba.extending import overload
 
-from initscope.networks.fused_psi import COEFFICIENTS_32, COEFFICIENTS_64
+from initscope.networks.fused.psi import COEFFICIENTS_32, COEFFICIENTS_64
 
 CHUNK = 32
 BLOCK = 16 * CHUNK

@@ -29,7 +29,7 @@ from initscope.layers import (
     Upsample,
 )
 from initscope.layers.shifts import Padding
-from initscope.networks.grammar import Arguments, Token, Value, real, whole
+from initscope.networks.language.grammar import Arguments, Token, Value, real, whole
 from initscope.weights import WeightLaw
 
 PADDINGS: tuple[Padding, ...] = ("circular", "zero", "valid", "reflect")

@@ -12,7 +12,6 @@ inputs; sums over positions are in float64. Nothing here is differentiable.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal
@@ -21,23 +20,10 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput
-from initscope.networks import fused_torch as plain
-from initscope.networks.fused_stack import ConvStack, check_layers, layer_norms, make_laws
+from initscope.networks.fused import plain
+from initscope.networks.fused.stack import ConvStack, check_layers, layer_norms, make_laws
+from initscope.networks.progress import Progress
 
-__all__ = [
-    "ConvStack",
-    "Estimate",
-    "Progress",
-    "dense_kernel",
-    "dense_norms",
-    "estimate",
-    "mean_norms",
-    "pooled_kernel",
-    "pooled_norms",
-    "same_position_kernel",
-]
-
-Progress = Callable[[int, int], None]
 Quantity = Literal["product", "distance"]
 
 DENSE_BLOCK = 512  # rows of a dense kernel matrix computed at once
@@ -49,10 +35,10 @@ def compiled_path() -> ModuleType | None:
     if os.environ.get("INITSCOPE_NO_NUMBA") == "1":
         return None
     try:
-        from initscope.networks import fused_tasks
+        from initscope.networks.fused import tasks
     except ImportError:
         return None
-    return fused_tasks
+    return tasks
 
 
 def same_position_kernel(
@@ -117,7 +103,7 @@ def pooled_kernel(
 
 def dense_kernel(
     gains: tuple[float, ...], biases: tuple[float, ...], slopes: tuple[float, ...],
-    x: Tensor, y: Tensor | None = None, *, quantity: Quantity = "product",
+    x: Tensor, y: Tensor | None = None, *, quantity: Quantity = "product", progress: Progress | None = None,
 ) -> Tensor:  # fmt: skip
     """`E[h(x) h(y)]` or `E(h(x) - h(y))²` per unit after dense + leaky ReLU layers, for all pairs.
 
@@ -138,6 +124,8 @@ def dense_kernel(
     path = compiled_path() if x.device.type == "cpu" else None
     out = x.new_empty(len(x), len(other))
     for start in range(0, len(x), DENSE_BLOCK):
+        if progress is not None:
+            progress(start, len(x))
         rows, columns = slice(start, start + DENSE_BLOCK), slice(start if y is None else 0, None)
         if distance:
             gram = torch.cdist(x[rows], other[columns], compute_mode="donot_use_mm_for_euclid_dist").square_()
@@ -149,6 +137,8 @@ def dense_kernel(
             square.copy_(_finish(square, True, x.dtype))
             out[columns, rows] = block.T
         out[rows, columns] = block
+    if progress is not None:
+        progress(len(x), len(x))
     return out
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.networks import fused_numba as loops
-from initscope.networks.fused_stack import (
+from initscope.networks.fused import loops
+from initscope.networks.fused.stack import (
     PADDINGS,
     ConvStack,
     Law,
@@ -27,9 +27,9 @@ from initscope.networks.fused_stack import (
     pad,
     stack_laws,
 )
+from initscope.networks.progress import Progress
 
 Array = np.ndarray[Any, Any]
-Progress = Callable[[int, int], None]
 
 PACK_BYTES = 64 << 20  # flat images of one side held at once
 TILE_BYTES = 256 << 10  # flat images that should stay in the second cache

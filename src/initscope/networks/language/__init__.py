@@ -10,7 +10,7 @@
 Words, options and limits are listed in docs/language.md.
 """
 
-from initscope.networks.reader import DEFAULT_WIDTH, MOST_LAYERS, parse
-from initscope.networks.writer import unparse
+from initscope.networks.language.reader import DEFAULT_WIDTH, MOST_LAYERS, parse
+from initscope.networks.language.writer import unparse
 
 __all__ = ["DEFAULT_WIDTH", "MOST_LAYERS", "parse", "unparse"]

@@ -28,7 +28,7 @@ from initscope.layers import (
     Upsample,
 )
 from initscope.networks.composition import Concat, Residual, Sequential, Sum
-from initscope.networks.reader import parse
+from initscope.networks.language.reader import parse
 from initscope.weights import WeightLaw
 
 _LAWS = (

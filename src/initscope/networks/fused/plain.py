@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from initscope.networks.fused_psi import COEFFICIENTS_32, COEFFICIENTS_64
-from initscope.networks.fused_stack import (
+from initscope.networks.fused.psi import COEFFICIENTS_32, COEFFICIENTS_64
+from initscope.networks.fused.stack import (
     ConvStack,
     Law,
     displacements,
@@ -18,10 +18,9 @@ from initscope.networks.fused_stack import (
     pad_axis,
     stack_laws,
 )
+from initscope.networks.progress import Progress
 
 TILE_ELEMENTS = 1 << 20  # position pairs per tile: large enough to hide the calls, small enough for the last cache
-
-Progress = Callable[[int, int], None]
 
 
 def psi(u: Tensor) -> Tensor:

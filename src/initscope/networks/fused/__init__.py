@@ -1,0 +1,27 @@
+"""All-pairs kernels of conv and dense stacks with leaky ReLU: compiled loops, and a plain torch path with the same numbers."""
+
+from initscope.networks.fused.kernels import (
+    Estimate,
+    compiled_path,
+    dense_kernel,
+    dense_norms,
+    estimate,
+    mean_norms,
+    pooled_kernel,
+    pooled_norms,
+    same_position_kernel,
+)
+from initscope.networks.fused.stack import ConvStack
+
+__all__ = [
+    "ConvStack",
+    "Estimate",
+    "compiled_path",
+    "dense_kernel",
+    "dense_norms",
+    "estimate",
+    "mean_norms",
+    "pooled_kernel",
+    "pooled_norms",
+    "same_position_kernel",
+]

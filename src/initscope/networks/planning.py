@@ -1,0 +1,131 @@
+"""Before the work: how much memory it may use, how much it needs, and whether anything has to be simulated."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from initscope.errors import BadInput
+from initscope.geometry import Inputs
+from initscope.layers import Conv, Dense, Flatten, Layer, Shape, Trace
+from initscope.networks.composition import Concat, Residual, Sequential, Sum
+
+SHARE = 0.25  # of the free memory, where the caller gives no budget
+REPLICATES = 16  # independent repetitions of a simulated layer: their spread is the standard error
+UNITS = 2048  # units drawn in each
+# Arrays of the size of the distances that are alive at once, measured: the state, its successor, temporaries.
+_LIVE_ALL, _LIVE_SAME, _LIVE_JOINT = 14, 12, 7
+_PROBE_BYTES = 1 << 26
+
+
+def budget(memory: int | None, device: torch.device) -> int:
+    """Bytes that may be used: the caller's number, or a quarter of what is free."""
+    if memory is None:
+        return int(free_memory(device) * SHARE)
+    if isinstance(memory, bool) or not isinstance(memory, int) or memory <= 0:
+        raise BadInput("memory", f"got {memory!r}, expected a positive whole number of bytes", "pass for example 2**30")
+    return memory
+
+
+def free_memory(device: torch.device) -> int:
+    """Free bytes on the device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    info = Path("/proc/meminfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def pair_bytes(net: Layer, shape: Shape, dtype: torch.dtype, simulated: bool = False) -> int:
+    """Peak bytes of one zipped pair, or of one entry of a tile of all pairs."""
+    live = _LIVE_ALL if net.needs_all_positions and math.prod(shape[1:]) > 1 else _LIVE_SAME
+    state = live * dtype.itemsize * _largest(net, shape, 1)[0]
+    if not simulated:
+        return state
+    return state + _draw_bytes(net, shape, 2) + REPLICATES * 3 * state // live
+
+
+def joint_bytes(net: Layer, shape: Shape, inputs: int, simulated: bool) -> int:
+    """Peak bytes of a whole batch taken at once, in float64."""
+    state = _LIVE_JOINT * 8 * inputs * inputs * _largest(net, shape, 1)[0]
+    return state + (_draw_bytes(net, shape, inputs) if simulated else 0)
+
+
+def _draw_bytes(net: Layer, shape: Shape, inputs: int) -> int:
+    """Covariance, its root and work space, and the samples, over the values that are drawn together."""
+    most = _largest(net, shape, 1)[0]
+    positions = math.isqrt(most) if net.needs_all_positions else most
+    values = inputs * positions if net.needs_all_positions else inputs
+    return 8 * (4 * values * values + 4 * inputs * positions * UNITS)
+
+
+def _largest(layer: Layer, shape: Shape, kinds: int) -> tuple[int, int]:
+    """The most distances of one pair inside the layer, over kinds of units and (pairs of) positions; kinds at its end."""
+    if isinstance(layer, Residual):
+        layer = layer.sum
+    if isinstance(layer, Sum | Concat):
+        parts = [_sequence((b,), shape, kinds, layer.needs_all_positions) for b in layer.branches]
+        ends = [k for _, k in parts]
+        return sum(p for p, _ in parts), sum(ends) if isinstance(layer, Concat) else max(ends)
+    layers = layer.layers if isinstance(layer, Sequential) else (layer,)
+    return _sequence(layers, shape, kinds, layer.needs_all_positions)
+
+
+def _sequence(layers: tuple[Layer, ...], shape: Shape, kinds: int, pairs: bool) -> tuple[int, int]:
+    def count(shape: Shape, kinds: int) -> int:
+        positions = math.prod(shape[1:])
+        return kinds * (positions**2 if pairs else positions)
+
+    top = count(shape, kinds)
+    for layer in layers:
+        if isinstance(layer, Sequential | Sum | Concat | Residual):
+            inside, kinds = _largest(layer, shape, kinds)
+            top = max(top, inside)
+        elif isinstance(layer, Flatten):
+            kinds *= math.prod(shape[1:])
+        elif isinstance(layer, Conv | Dense):
+            kinds = layer.groups if isinstance(layer, Conv) else 1
+        shape = layer.output_shape(shape)
+        top = max(top, count(shape, kinds))
+    return top, kinds
+
+
+def simulates(net: Layer, x: Tensor) -> bool:
+    """Whether some layer has to be simulated, found on one input with two units; large images are judged by the layers."""
+    positions = math.prod(x.shape[2:])
+    if net.needs_draws and positions > 1:
+        return True
+    if pair_bytes(net, tuple(x.shape[1:]), torch.float64) > _PROBE_BYTES:
+        return False
+    few = x[:2].double()
+    few = few if len(few) == 2 else few.repeat(2, *(1,) * (x.ndim - 1))
+    trace = Trace(units=2)
+    inputs = Inputs(few, few, zipped=False, all_positions=net.needs_all_positions, joint=True)
+    if not net.needs_joint_batch:
+        inputs = Inputs(few[:1], few[1:], all_positions=net.needs_all_positions)
+    net.propagate(inputs, trace)
+    return trace.simulated
+
+
+def require_memory(place: str, needed: int, allowed: int, remedy: str) -> None:
+    if needed > allowed:
+        raise BadInput(place, f"needs about {size_text(needed)}, {size_text(allowed)} are allowed", remedy)
+
+
+def size_text(count: int) -> str:
+    """Bytes as people read them.
+
+    >>> size_text(3 * 2**30), size_text(1536), size_text(10)
+    ('3.0 GiB', '1.5 KiB', '10 B')
+    """
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.1f} {unit}"
+    return f"{count} B"
