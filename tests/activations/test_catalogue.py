@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from initscope import activations as act
-from initscope.activations import Activation, by_name, names
+from initscope.activations import Activation, by_name, hermite, leaky_relu, names
 from initscope.errors import BadInput
 
 ONE = torch.ones((), dtype=torch.float64)
@@ -113,3 +114,19 @@ def test_activations_are_values() -> None:
     assert act.rectified_power(2) == by_name("relupower", 2)
     with pytest.raises(AttributeError):
         act.RELU.name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: Activation.from_function(3), "expected a function"),  # type: ignore[arg-type]
+        (lambda: Activation.from_function(lambda z: z / [1]), "raised TypeError"),  # type: ignore[operator]
+        (lambda: Activation.from_function(torch.relu, kinks=0.0), "tuple of numbers"),  # type: ignore[arg-type]
+        (lambda: leaky_relu("a"), "finite numbers"),  # type: ignore[arg-type]
+        (lambda: leaky_relu(math.nan), "finite numbers"),
+        (lambda: hermite(math.inf), "finite numbers"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments_are_one_clear_error(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(BadInput, match=text):
+        call()

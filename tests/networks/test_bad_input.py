@@ -94,6 +94,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "scale of no number": (lambda: Residual(Conv(3), scale=float("nan")), "finite"),
     "seed of no number": (lambda: predict(Sequential(Conv(4), MaxPool(2)), IMAGES, IMAGES, seed=0.5), "seed"),  # type: ignore[arg-type]
     "batch norm of one value": (lambda: kernel(Sequential(BatchNorm(), Dense(3)), VECTORS[:1]), "one value"),
+    "estimate of no tensor": (lambda: kernel_estimate(NET, IMAGES.numpy()), "ndarray"),  # type: ignore[arg-type]
     "memory as text": (lambda: predict(NET, IMAGES, IMAGES, memory="2GB"), "memory"),  # type: ignore[arg-type]
     "one draw": (lambda: simulate(NET, IMAGES, IMAGES, draws=1), "draws"),
 }

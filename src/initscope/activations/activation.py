@@ -67,6 +67,9 @@ class Activation:
         ('quadrature', 15.0)
         """
         label = name or getattr(fn, "__name__", "") or "function"
+        if not isinstance(kinks, tuple | list) or not all(isinstance(k, int | float) for k in kinks):
+            raise BadInput(label, f"kinks is {kinks!r}, expected a tuple of numbers", "pass for example kinks=(0.0,)")
+        kinks = tuple(float(k) for k in kinks)
         _check_elementwise(fn, label)
         if method not in ("auto", "quadrature", "monte carlo"):
             raise BadInput(label, f"method is {method!r}", 'choose "auto", "quadrature" or "monte carlo"')
@@ -192,8 +195,15 @@ class Activation:
 
 def _check_elementwise(fn: Function, label: str) -> None:
     """Refuse a function that changes the shape or mixes the elements of a probe vector."""
+    if not callable(fn):
+        raise BadInput(label, f"got {fn!r}, expected a function", "pass for example torch.tanh")
     probe = torch.tensor([-1.3, 0.4, 2.1], dtype=torch.float64)
-    result = fn(probe.clone())
+    try:
+        result = fn(probe.clone())
+    except Exception as error:
+        raise BadInput(
+            label, f"f of a float64 vector of 3 raised {error!r}", "give an elementwise torch function"
+        ) from error
     if not isinstance(result, Tensor) or result.shape != probe.shape or not result.is_floating_point():
         got = f"a tensor of shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
         raise BadInput(label, f"f of a float64 vector of 3 gave {got}", "give an elementwise torch function")

@@ -34,6 +34,9 @@ def _remembered(make: Callable[_Numbers, Activation]) -> Callable[_Numbers, Acti
         bound = parameters.bind(*args, **kwargs)
         bound.apply_defaults()
         key = tuple(tuple(np.ravel(numbers).tolist()) for numbers in bound.arguments.values())
+        for number in (n for numbers in key for n in numbers):
+            if not isinstance(number, int | float) or not math.isfinite(number):
+                raise BadInput(make.__name__, f"got {number!r}, expected finite numbers", "pass for example 0.5")
         if key not in made:
             made[key] = make(*args, **kwargs)
         return made[key]

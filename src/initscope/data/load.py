@@ -122,6 +122,8 @@ def load_pairs(
 
 
 def _split_name(name: str) -> tuple[str, str]:
+    if not isinstance(name, str):
+        raise BadInput("data", f"got {name!r}, expected a name", "pass for example 'photos'")
     kind, _, rest = name.partition(":")
     if kind in _ENDLESS:
         return kind, rest

@@ -20,8 +20,8 @@ from initscope.networks.planning import (
     REPLICATES,
     UNITS,
     budget,
+    entry_bytes,
     joint_bytes,
-    pair_bytes,
     require_memory,
     simulates,
 )
@@ -85,6 +85,7 @@ def kernel(
 
 def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: int | None = None) -> KernelEstimate:
     """How `kernel` will go about it and what it will use; raises BadInput where it does not fit."""
+    check_inputs(x, y, zipped=False)
     net = net if isinstance(net, Sequential) else Sequential(net)
     n, m = len(x), len(x if y is None else y)
     pairs = n * (n + 1) // 2 if y is None else n * m
@@ -103,8 +104,8 @@ def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: i
         needed = joint_bytes(net, shape, count, simulated)
         require_memory("kernel", needed, allowed, remedy)
         return KernelEstimate("joint", pairs, updates, output, needed, count)
-    per_pair = pair_bytes(net, shape, dtype)
-    own = 3 * per_pair if all_positions else 0  # pairs of positions within each image of a tile
+    per_pair = entry_bytes(net, shape, dtype)
+    own = per_pair if all_positions else 0  # pairs of positions within each image of a tile
     require_memory("kernel", 2 * output + per_pair + own, allowed, remedy)
     free = allowed - 2 * output
     tile = int((math.sqrt(own**2 + per_pair * free) - own) / per_pair)  # tile² pairs + 2 tile images

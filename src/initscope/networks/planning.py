@@ -18,7 +18,7 @@ SHARE = 0.25  # of the free memory, where the caller gives no budget
 REPLICATES = 16  # independent repetitions of a simulated layer: their spread is the standard error
 UNITS = 2048  # units drawn in each
 # Arrays of the size of the distances that are alive at once, measured: the state, its successor, temporaries.
-_LIVE_ALL, _LIVE_SAME, _LIVE_JOINT = 14, 12, 7
+_LIVE_ALL, _LIVE_TILE, _LIVE_SAME, _LIVE_JOINT = 44, 22, 14, 8
 _PROBE_BYTES = 1 << 26
 
 
@@ -44,12 +44,18 @@ def free_memory(device: torch.device) -> int:
 
 
 def pair_bytes(net: Layer, shape: Shape, dtype: torch.dtype, simulated: bool = False) -> int:
-    """Peak bytes of one zipped pair, or of one entry of a tile of all pairs."""
+    """Peak bytes of one zipped pair: distances within x, within y and between them."""
     live = _LIVE_ALL if net.needs_all_positions and math.prod(shape[1:]) > 1 else _LIVE_SAME
     state = live * dtype.itemsize * _largest(net, shape, 1)[0]
     if not simulated:
         return state
     return state + _draw_bytes(net, shape, 2) + REPLICATES * 3 * state // live
+
+
+def entry_bytes(net: Layer, shape: Shape, dtype: torch.dtype) -> int:
+    """Peak bytes of one entry of a tile of all pairs; distances within one image take about as much."""
+    live = _LIVE_TILE if net.needs_all_positions and math.prod(shape[1:]) > 1 else _LIVE_SAME
+    return live * dtype.itemsize * _largest(net, shape, 1)[0]
 
 
 def joint_bytes(net: Layer, shape: Shape, inputs: int, simulated: bool) -> int:
