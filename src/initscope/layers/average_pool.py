@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from initscope.geometry import Block, Side, State, diagonal, then
-from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive
-from initscope.layers.pooling import Pool, global_shape, grouped, on_units, pooled_shape, require_independent
+from initscope.layers.layer import Shape, SingleLayer, Trace
+from initscope.layers.pooling import Pool, WindowPool, global_shape, grouped, on_units, require_independent
 
 
 @dataclass(frozen=True)
-class AveragePool(SingleLayer):
+class AveragePool(WindowPool):
     """Means over windows of positions, or, for vectors, over groups of units (PC eq. 2-3).
 
     With v_w = half the mean squared distance between positions of the window w (of one input):
@@ -23,22 +23,9 @@ class AveragePool(SingleLayer):
     For groups of n independent units with mean m: A' = (A + (n-1) m²)/n and D' = (D + (n-1)(m_a - m_b)²)/n.
     """
 
-    window: int
-    stride: int | None = None
-
-    def __post_init__(self) -> None:
-        require_positive("avgpool", window=self.window, stride=self.stride)
-
     @property
     def word(self) -> str:
         return f"avgpool{self.window}"
-
-    @property
-    def needs_all_positions(self) -> bool:
-        return True
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return pooled_shape(self, shape, self.window, self.stride or self.window)
 
     def _exact(self, state: State, trace: Trace) -> State:
         if not state.positions:
@@ -63,7 +50,7 @@ class AveragePool(SingleLayer):
         )
 
     def _pool(self, t: Tensor) -> Tensor:
-        return F.avg_pool2d(t, self.window, self.stride or self.window)
+        return F.avg_pool2d(t, self.window, self.step)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)

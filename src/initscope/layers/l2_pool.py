@@ -12,38 +12,25 @@ from torch import Generator, Tensor, nn
 
 from initscope.geometry import Block, Side, State, push
 from initscope.geometry.draws import state_from_samples
-from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive
-from initscope.layers.pooling import Pool, grouped, on_units, pooled_shape, require_independent
+from initscope.layers.layer import Shape, Trace
+from initscope.layers.pooling import Pool, WindowPool, grouped, on_units, require_independent
 
 
 @dataclass(frozen=True)
-class L2Pool(SingleLayer):
+class L2Pool(WindowPool):
     """A' = n · mean of A over the window, exactly; the angle between two inputs' norms is
 
     - exact for groups of n independent Gaussian units: E|u||v| = αβ 2 (Γ((n+1)/2)/Γ(n/2))² ₂F₁(-½, -½; n/2; ρ²);
     - otherwise drawn and measured, and the trace says so.
     """
 
-    window: int
-    stride: int | None = None
-
-    def __post_init__(self) -> None:
-        require_positive("l2pool", window=self.window, stride=self.stride)
-
     @property
     def word(self) -> str:
         return f"l2pool{self.window}"
 
     @property
-    def needs_all_positions(self) -> bool:
-        return True
-
-    @property
     def needs_draws(self) -> bool:
         return True
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return pooled_shape(self, shape, self.window, self.stride or self.window)
 
     def _exact(self, state: State, trace: Trace) -> State:
         if state.positions:
@@ -80,11 +67,11 @@ class L2Pool(SingleLayer):
         )
 
     def _pool(self, t: Tensor) -> Tensor:
-        stride = self.stride or self.window
+        stride = self.step
         return (F.avg_pool2d(t.square(), self.window, stride) * self.window**2).sqrt()
 
     def _pool_norm(self, norm: Tensor) -> Tensor:
-        pooled = F.avg_pool2d(norm.flatten(0, 1)[:, None], self.window, self.stride or self.window)[:, 0]
+        pooled = F.avg_pool2d(norm.flatten(0, 1)[:, None], self.window, self.step)[:, 0]
         return pooled.reshape(*norm.shape[:2], *pooled.shape[1:]) * self.window**2
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:

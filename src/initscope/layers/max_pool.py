@@ -12,38 +12,25 @@ from initscope.activations import IDENTITY, Activation
 from initscope.geometry import Block, State, push
 from initscope.geometry.draws import state_from_samples
 from initscope.layers.extremes import maximum_distance, maximum_moments
-from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive
-from initscope.layers.pooling import Pool, global_shape, grouped, on_units, pooled_shape, require_independent
+from initscope.layers.layer import Shape, SingleLayer, Trace
+from initscope.layers.pooling import Pool, WindowPool, global_shape, grouped, on_units, require_independent
 
 
 @dataclass(frozen=True)
-class MaxPool(SingleLayer):
+class MaxPool(WindowPool):
     """Maxima over windows of positions, or, for vectors, over groups of n units.
 
     Over n independent units after a dense layer (and a homogeneous, non-decreasing activation) the moments are an exact
     integral (see `extremes`). Over positions there is no closed form: units are drawn and measured, and the trace says so.
     """
 
-    window: int
-    stride: int | None = None
-
-    def __post_init__(self) -> None:
-        require_positive("maxpool", window=self.window, stride=self.stride)
-
     @property
     def word(self) -> str:
         return f"maxpool{self.window}"
 
     @property
-    def needs_all_positions(self) -> bool:
-        return True
-
-    @property
     def needs_draws(self) -> bool:
         return True
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return pooled_shape(self, shape, self.window, self.stride or self.window)
 
     def _exact(self, state: State, trace: Trace) -> State:
         if state.positions:
@@ -83,7 +70,7 @@ class MaxPool(SingleLayer):
         )
 
     def _pool(self, t: Tensor) -> Tensor:
-        return F.max_pool2d(t, self.window, self.stride or self.window)
+        return F.max_pool2d(t, self.window, self.step)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)

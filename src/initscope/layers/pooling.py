@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Draw, State, draw_units
-from initscope.layers.layer import Layer, Shape, require_image, window_count
+from initscope.layers.layer import Layer, Shape, SingleLayer, require_image, require_positive, window_count
+
+
+@dataclass(frozen=True)
+class WindowPool(SingleLayer):
+    """A pooling layer over windows of positions, or over groups of `window` units of a vector."""
+
+    window: int
+    stride: int | None = None  # the window unless given
+
+    def __post_init__(self) -> None:
+        require_positive("pool", window=self.window, stride=self.stride)
+
+    @property
+    def step(self) -> int:
+        return self.stride or self.window
+
+    @property
+    def needs_all_positions(self) -> bool:
+        return True
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return pooled_shape(self, shape, self.window, self.step)
 
 
 def pooled_shape(layer: Layer, shape: Shape, window: int, stride: int) -> Shape:

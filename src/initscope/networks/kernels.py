@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -27,6 +26,7 @@ from initscope.networks.planning import (
 )
 from initscope.networks.prediction import geometry, totals
 from initscope.networks.progress import Progress
+from initscope.networks.tiles import tiles
 
 Quantity = Literal["product", "cosine", "distance", "defect"]
 Method = Literal["fused", "tiles", "joint"]
@@ -141,29 +141,23 @@ def _finish(a: Tensor, b: Tensor, distance: Tensor, quantity: Quantity) -> Tenso
     return geometry(a[:, None].to(distance), b.to(distance), distance)[quantity]
 
 
-def _tiles(n: int, m: int, tile: int, symmetric: bool) -> Iterator[tuple[slice, slice]]:
-    for i in range(0, n, tile):
-        for j in range(i if symmetric else 0, m, tile):
-            yield slice(i, min(i + tile, n)), slice(j, min(j + tile, m))
-
-
 def _tiled(
     net: Sequential, x: Tensor, y: Tensor | None, quantity: Quantity, tile: int, progress: Progress | None
 ) -> Tensor:
     other = x if y is None else y
     distance = x.new_zeros(len(x), len(other))
     a, b = x.new_empty(len(x)), x.new_empty(len(other))
-    tiles = list(_tiles(len(x), len(other), tile, y is None))
-    for done, (rows, columns) in enumerate(tiles):
+    work = tiles(len(x), len(other), tile, y is None)
+    for done, (rows, columns) in enumerate(work):
         if progress is not None:
-            progress(done, len(tiles))
+            progress(done, len(work))
         inputs = Inputs(x[rows], other[columns], zipped=False, all_positions=net.needs_all_positions)
         a[rows], b[columns], distance[rows, columns] = totals(net.propagate(inputs))
     if y is None:
         # Tiles below the diagonal were not computed; an input and itself are one pass, also through dropout.
         distance = distance.triu(1) + distance.triu(1).T
     if progress is not None:
-        progress(len(tiles), len(tiles))
+        progress(len(work), len(work))
     return _finish(a, a if y is None else b, distance, quantity)
 
 

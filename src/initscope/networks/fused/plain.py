@@ -19,6 +19,7 @@ from initscope.networks.fused.stack import (
     stack_laws,
 )
 from initscope.networks.progress import Progress
+from initscope.networks.tiles import tiles
 
 TILE_ELEMENTS = 1 << 20  # position pairs per tile: large enough to hide the calls, small enough for the last cache
 
@@ -75,14 +76,9 @@ def window_sums(
     return state.sum((-1, -2), dtype=torch.float64)
 
 
-def tiles(n: int, m: int, symmetric: bool, per_pair: int) -> list[tuple[slice, slice]]:
-    """Rectangles of pairs that together cover (n, m), or its upper triangle; each TILE_ELEMENTS // per_pair pairs."""
-    side = max(1, int((TILE_ELEMENTS / per_pair) ** 0.5))
-    return [
-        (slice(i, min(i + side, n)), slice(j, min(j + side, m)))
-        for i in range(0, n, side)
-        for j in range(i if symmetric else 0, m, side)
-    ]
+def _side(per_pair: int) -> int:
+    """Of a tile with about TILE_ELEMENTS numbers."""
+    return max(1, int((TILE_ELEMENTS / per_pair) ** 0.5))
 
 
 def same_position(
@@ -93,7 +89,7 @@ def same_position(
     x_norms = [norm.to(x.dtype) for norm in layer_norms(stack, x)[1]]
     y_norms = x_norms if symmetric else [norm.to(x.dtype) for norm in layer_norms(stack, y)[1]]
     out = torch.zeros(len(x), len(y), dtype=torch.float64, device=x.device)
-    work = tiles(len(x), len(y), symmetric, x.shape[2] * x.shape[3])
+    work = tiles(len(x), len(y), _side(x.shape[2] * x.shape[3]), symmetric)
     for done, (i, j) in enumerate(work):
         out[i, j] = window_sums(stack, laws, x[i], y[j], [a[i] for a in x_norms], [b[j] for b in y_norms])
         if progress is not None:
@@ -110,7 +106,7 @@ def pooled(stack: ConvStack, x: Tensor, y: Tensor, symmetric: bool, progress: Pr
     places = x.shape[2] * x.shape[3]
     # Reflected borders mix displacements; otherwise the array over (p, q) is a matter of speed.
     every = stack.padding == "reflect" or places * places <= TILE_ELEMENTS
-    work = tiles(len(x), len(y), symmetric, places * places if every else places)
+    work = tiles(len(x), len(y), _side(places * places if every else places), symmetric)
     for done, (i, j) in enumerate(work):
         sides = x[i], y[j], [a[i] for a in x_norms], [b[j] for b in y_norms]
         out[i, j] = all_pairs_sums(stack, laws, *sides) if every else displaced_sums(stack, laws, *sides)

@@ -28,6 +28,7 @@ from initscope.networks.fused.stack import (
     stack_laws,
 )
 from initscope.networks.progress import Progress
+from initscope.networks.tiles import tiles
 
 Array = np.ndarray[Any, Any]
 
@@ -157,14 +158,6 @@ def _job(stack: ConvStack, x: Tensor, distance: bool) -> tuple[Job, int]:
     return Job(stack, table, distance, min(16, max(2, TILE_BYTES // each))), max(1, PACK_BYTES // each)
 
 
-def _blocks(n: int, m: int, block: int, symmetric: bool) -> list[tuple[slice, slice]]:
-    return [
-        (slice(i, min(i + block, n)), slice(j, min(j + block, m)))
-        for i in range(0, n, block)
-        for j in range(i if symmetric else 0, m, block)
-    ]
-
-
 def same_position(
     stack: ConvStack, x: Tensor, y: Tensor, symmetric: bool, distance: bool, progress: Progress | None
 ) -> Tensor:
@@ -172,7 +165,7 @@ def same_position(
     job, block = _job(stack, x, distance)
     moves = np.array([[0, 0, x.shape[2]]]), np.ones((2, 1))
     out = torch.zeros(len(x), len(y), dtype=torch.float64)
-    done, blocks = 0, _blocks(len(x), len(y), block, symmetric)
+    done, blocks = 0, tiles(len(x), len(y), block, symmetric)
     total = sum(-(-(i.stop - i.start) // ROWS_PER_TASK) for i, _ in blocks)
     for i, j in blocks:
         own = symmetric and i == j
@@ -217,7 +210,7 @@ def pooled(stack: ConvStack, x: Tensor, y: Tensor, symmetric: bool, progress: Pr
     rows = displacements(height, final_height, stack.padding)
     columns = displacements(width, final_width, stack.padding)
     out = torch.zeros(len(x), len(y), dtype=torch.float64)
-    blocks = _blocks(len(x), len(y), max(1, block // 8), symmetric)  # each task packs its own displaced copies
+    blocks = tiles(len(x), len(y), max(1, block // 8), symmetric)  # each task packs its own displaced copies
     done = 0
     for i, j in blocks:
         own = symmetric and i == j
