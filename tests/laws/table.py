@@ -78,7 +78,7 @@ LAYERS = [
     Case("conv depthwise", lambda c: [Conv(c), R, Conv(c, groups=c), R]),
     Case("conv zero sum", lambda c: [Conv(c, weights=ZeroSum()), R]),
     Case("conv zero sum channel", lambda c: [Conv(c, weights=ZeroSum(over="channel")), R]),
-    Case("conv zero sum deep", lambda c: [Conv(c), R, Conv(c, weights=ZeroSum()), GlobalAveragePool()]),
+    Case("conv zero sum deep", lambda c: [Conv(c), R, Conv(16, weights=ZeroSum()), GlobalAveragePool()], wide=True),
     Case(
         "conv zero sum channel deep",
         lambda c: [Conv(c, padding="zero"), R, Conv(c, padding="zero", weights=ZeroSum(over="channel"))],

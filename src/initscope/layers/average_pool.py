@@ -102,7 +102,7 @@ def pool_positions(state: State, pool: Callable[[Tensor], Tensor], positions: tu
         within = None
         if size:
             within = (pairs - spread[..., None, None] - spread[:, :, None, None]).clamp_min(0)
-        return Side(once(s.norm) - spread, once(s.mean), within), spread
+        return Side((once(s.norm) - spread).clamp_min(0), once(s.mean), within), spread
 
     x, spread_x = side(state.x)
     y, spread_y = (x, spread_x) if state.joint else side(state.y)

@@ -96,26 +96,21 @@ class Window:
 
     def weighted(self, padded: Tensor, size: tuple[int, int], pairs: bool, weights: Tensor) -> Tensor:
         """Σ_k w_k t[p+k], or t[p+k, q+k] for pairs; taps of weight zero are skipped."""
-        total: Tensor | None = None
-        for k, weight in enumerate(weights.tolist()):
-            if weight == 0:
-                continue
+        used = [(k, weight) for k, weight in enumerate(weights.tolist()) if weight != 0] or [(0, 0.0)]
+
+        def read(k: int) -> Tensor:
             term = self.tap(padded, k, size, padded.ndim - 2)
-            if pairs:
-                term = self.tap(term, k, size, padded.ndim - 4)
-            total = weight * term if total is None else total + weight * term
-        assert total is not None
-        return total
+            return self.tap(term, k, size, padded.ndim - 4) if pairs else term
+
+        return _sum(lambda i: used[i][1] * read(used[i][0]), len(used))
 
     def bilinear(self, padded: Tensor, size: tuple[int, int], matrix: Tensor) -> Tensor:
         """Σ_kl S_kl t[p+k, q+l] on pairs of positions."""
-        total: Tensor | None = None
-        for k in range(len(matrix)):
-            row = self.tap(padded, k, size, padded.ndim - 4)
-            inner = self.weighted(row, size, False, matrix[k])
-            total = inner if total is None else total + inner
-        assert total is not None
-        return total
+
+        def row(k: int) -> Tensor:
+            return self.weighted(self.tap(padded, k, size, padded.ndim - 4), size, False, matrix[k])
+
+        return _sum(row, len(matrix))
 
 
 def _strided(t: Tensor, axis: int, start: int, count: int, step: int) -> Tensor:
