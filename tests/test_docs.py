@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +31,13 @@ def test_files_named_as_evidence_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text()):
             assert (ROOT / name).exists(), name
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="signatures print differently in other versions of Python")
+def test_the_api_page_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("make_api", ROOT / "docs" / "make_api.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "api.md").read_text() == module.page(), "run python docs/make_api.py"

@@ -18,7 +18,9 @@ from initscope.layers.pooling import Pool, WindowPool, grouped, on_units, requir
 
 @dataclass(frozen=True)
 class L2Pool(WindowPool):
-    """A' = n · mean of A over the window, exactly; the angle between two inputs' norms is
+    """The Euclidean norm of the values in a window: A' = n · mean of A, exactly.
+
+    The angle between two inputs is
 
     - exact for groups of n independent Gaussian units: E|u||v| = αβ 2 (Γ((n+1)/2)/Γ(n/2))² ₂F₁(-½, -½; n/2; ρ²);
     - otherwise drawn and measured, and the trace says so.

@@ -83,8 +83,9 @@ class Sequential(_Composition):
 
 @dataclass(frozen=True, init=False)
 class Sum(_Composition):
-    """The sum of branches on the same input. Branches with weights of their own are independent of the others, so
+    """The sum of branches on the same input.
 
+    Branches with weights of their own are independent of the others, so
     A' = Σ A_i + 2 Σ_{i<j} m_i m_j and D' = Σ D_i + 2 Σ_{i<j} (m_i^a - m_i^b)(m_j^a - m_j^b), m being the units' means.
     """
 
