@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -18,8 +19,8 @@ class _Composition(Layer):
     """What a composition asks for is what any of its parts asks for; its weights count only if no path avoids them."""
 
     @property
-    def parts(self) -> tuple[Layer, ...]:
-        raise AssertionError("every composition has parts")
+    @abstractmethod
+    def parts(self) -> tuple[Layer, ...]: ...
 
     @property
     def needs_all_positions(self) -> bool:
