@@ -81,9 +81,27 @@ def slopes(folder: Path) -> None:
         print(f"  {name:14} {pairs} pairs   {'   '.join(line)}")
 
 
+def channels(folder: Path) -> None:
+    """JL §4.1: how alike the colour channels of natural images are."""
+    for name, key in (("imagenet224", "images"), ("cifar10", "x_test")):
+        with np.load(folder / f"{name}.npz") as file:
+            images = torch.from_numpy(file[key]).movedim(-1, 1).float() / 255
+        found = iscope.geometry.channel_statistics(images)
+        parts = [
+            f"{label} {scale * values.double().mean():.1f} ± {scale * values.double().std() / math.sqrt(len(values)):.1f}{unit}"
+            for label, values, scale, unit in (
+                ("angle", found.angle, 1, "°"),
+                ("norms apart within pairs", found.norm_difference, 100, " %"),
+                ("from the mean norm", found.norm_deviation, 100, " %"),
+            )
+        ]
+        print(f"channels of {len(images)} images, {name}: {', '.join(parts)}")
+
+
 if __name__ == "__main__":
     activations()
     depth()
     pooling()
     if "INITSCOPE_DATA" in os.environ:
         slopes(Path(os.environ["INITSCOPE_DATA"]))
+        channels(Path(os.environ["INITSCOPE_DATA"]))

@@ -168,6 +168,18 @@ def test_zero_images_are_named_and_do_not_stop_the_batch() -> None:
     assert kernel(NET, x).isfinite().all()
 
 
+def test_an_image_that_becomes_zero_inside_is_named_there() -> None:
+    """A constant image does not pass filters that sum to zero."""
+    x = IMAGES.double()
+    x[1] = 0.1
+    for layer in (Conv(4, weights=ZeroSum()), Dense(4, weights=ZeroSum())):
+        with pytest.warns(UndefinedSimilarity, match=r"predict, 1 (conv3|dense\(4\)): .* zero in x: 1") as caught:
+            p = predict(Sequential(layer, R), x, IMAGES)
+        assert len(caught) == 1
+        assert p.layers[-1].cosine[1].isnan()
+        assert p.layers[-1].cosine[0].isfinite()
+
+
 def test_inputs_are_left_as_they_were() -> None:
     x, y = IMAGES.clone().requires_grad_(), IMAGES.flip(0).clone()
     before = x.detach().clone(), y.clone(), torch.get_rng_state()

@@ -12,7 +12,7 @@ from initscope.geometry.draws import covariance, draw_units, generator, push, th
 from initscope.geometry.inputs import Inputs, check_inputs
 from initscope.geometry.kinds import equal_shares, merge_kinds, regroup
 from initscope.geometry.pairs import angle, defect, similarity, squared_distance, warn_undefined
-from initscope.geometry.state import Block, Draw, Side, State, Tilt, diagonal
+from initscope.geometry.state import Block, Draw, Side, State, Tilt, diagonal, variance
 
 __all__ = [
     "Block",
@@ -42,5 +42,6 @@ __all__ = [
     "similarity",
     "squared_distance",
     "then",
+    "variance",
     "warn_undefined",
 ]

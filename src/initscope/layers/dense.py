@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import Side, State
+from initscope.geometry import Side, State, variance
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_number, require_positive, require_weights
 from initscope.weights import Fans, He, WeightLaw
 
@@ -57,13 +57,13 @@ class Dense(SingleLayer):
         def side(s: Side) -> Side:
             norm = mean(s.norm)
             if self.weights.centres_filters:
-                norm = norm - mean(s.mean).square()  # S = I - 11'/k
+                norm = variance(norm, mean(s.mean))  # S = I - 11'/k
             return Side(gain * norm + self.bias**2, torch.zeros_like(norm))
 
         cross = state.cross()
         distance = mean(cross.distance)
         if self.weights.centres_filters:
-            distance = distance - mean(cross.mean_a - cross.mean_b).square()
+            distance = (distance - mean(cross.mean_a - cross.mean_b).square()).clamp_min(0)
         if not self.weights.gaussian:
             trace.note(f"{self.word}: {self.weights.name} weights give Gaussian units only as fan-in grows")
         x = side(state.x)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from initscope.geometry import Block, Side, State, diagonal
+from initscope.geometry import Block, Side, State, diagonal, variance
 from initscope.layers.shifts import Window
 
 
@@ -45,7 +45,7 @@ class Filtering:
 
     def _norm(self, s: Side) -> Tensor:
         norm = self._average(self.window.pad(s.norm), False)
-        return norm - self._mean(s).square() if self.centres else norm  # S = I - 11'/k
+        return variance(norm, self._mean(s)) if self.centres else norm  # S = I - 11'/k
 
     def _distance(self, block: Block, pairs: bool) -> Tensor:
         distance = self._average(self._pad(block) if pairs else self.window.pad(block.distance), pairs)
