@@ -355,7 +355,7 @@ def test_repeats_are_gathered() -> None:
         Conv(8, margin=2),
         Conv(8, stride=(1, 2)),
         BatchNorm(epsilon=0.1),
-        Conv(8, weights=weights.Gaussian(1.7)),
+        Conv(8, weights=weights.Sparse.of_parent(0.5)),
         Activate(Activation.from_function(torch.tanh, name="relu")),
         Activate(Activation.from_function(torch.tanh, name="my own")),
         Sequential(),

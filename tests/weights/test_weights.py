@@ -4,63 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from initscope.errors import BadInput
 from initscope.weights import (
     DeltaOrthogonal,
     Fan,
     Fans,
     Gaussian,
     He,
+    Independent,
+    Laplace,
+    Logistic,
     Orthogonal,
+    PyTorchDefault,
+    Sparse,
     TapCovariance,
+    TruncatedNormal,
     Uniform,
     WeightLaw,
     ZeroSum,
     by_name,
 )
-
-DRAWS = 400
-NAMES = (
-    "he", "he_fan_out", "he_geometric", "he_uniform", "glorot", "glorot_uniform", "lecun", "pytorch", "orthogonal",
-    "delta_orthogonal", "zero_sum", "zero_sum_channel",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A layer's weights: `outputs` filters in `groups`, each over `inputs` channels of its group."""
-
-    outputs: int
-    inputs: int
-    kernel: tuple[int, ...] = ()
-    groups: int = 1
-
-    @property
-    def fans(self) -> Fans:
-        return Fans(self.inputs, self.outputs // self.groups, math.prod(self.kernel))
-
-    @property
-    def weights(self) -> tuple[int, ...]:
-        return (self.outputs, self.inputs, *self.kernel)
-
-    def __str__(self) -> str:
-        return f"{self.outputs}x{self.inputs}x{self.kernel}/{self.groups}"
-
-
-DENSE = [Shape(24, 10), Shape(8, 20), Shape(12, 12)]
-CONV = [
-    Shape(24, 3, (2, 3)),
-    Shape(24, 3, (3, 2), groups=3),
-    Shape(6, 3, (3, 3)),
-    Shape(12, 1, (3, 3), groups=12),
-    Shape(12, 4, (1, 1), groups=2),
-]
+from weights.shapes import CONV, DENSE, DRAWS, Shape, assert_mean, draw, draws
 
 
 def decaying_taps(kernel: tuple[int, ...]) -> Tensor:
@@ -76,10 +44,20 @@ def laws_for(shape: Shape) -> list[WeightLaw]:
         Gaussian(1.0, "mean"),
         He("out"),
         He("geometric", 0.5),
-        Uniform(1 / 3),
+        Gaussian.of_deviation(0.015),
+        PyTorchDefault(),
         Uniform(2.0, "out"),
+        Uniform.of_bound(0.04),
+        Logistic(1.2),
+        Logistic.of_width(0.015),
+        Laplace(0.8, "mean"),
+        Laplace.of_width(0.015),
+        TruncatedNormal(2.0),
+        TruncatedNormal(1.0, "geometric", cut=0.7),
+        TruncatedNormal.of_parent(0.5, bound=1.2),
         Orthogonal(1.5),
         ZeroSum(1.3),
+        *([Sparse(0.4), Sparse.of_parent(0.6, 0.3)] if shape.fans.outputs >= 6 else [Sparse(0.0, 1.5)]),
     ]
     if shape.kernel:
         taps = decaying_taps(shape.kernel)
@@ -90,23 +68,6 @@ def laws_for(shape: Shape) -> list[WeightLaw]:
 cases = pytest.mark.parametrize(
     ("law", "shape"), [pytest.param(law, s, id=f"{law.name}-{s}") for s in DENSE + CONV for law in laws_for(s)]
 )
-
-
-def draw(law: WeightLaw, shape: Shape, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return law.sample(shape.weights, shape.fans, torch.Generator().manual_seed(seed), dtype)
-
-
-def draws(law: WeightLaw, shape: Shape, count: int = DRAWS) -> Tensor:
-    """Independent weight tensors, (count, *shape), from one stream."""
-    generator = torch.Generator().manual_seed(11)
-    return torch.stack([law.sample(shape.weights, shape.fans, generator, torch.float64) for _ in range(count)])
-
-
-def assert_mean(samples: Tensor, expected: Tensor | float, errors: float = 4) -> None:
-    """The mean over the first axis agrees to within standard errors, or to rounding where nothing varies."""
-    stderr = samples.std(0) / math.sqrt(len(samples))
-    scale = samples.abs().amax()
-    assert bool(((samples.mean(0) - expected).abs() <= errors * stderr + 1e-13 * scale).all())
 
 
 def filter_covariance(law: WeightLaw, shape: Shape) -> Tensor:
@@ -217,16 +178,17 @@ def test_orthogonal_matrices_are_uniform_over_the_group() -> None:
 
 
 @pytest.mark.parametrize("fan", ["in", "out", "mean", "geometric"])
-@pytest.mark.parametrize(("law", "kurtosis"), [(Gaussian, 3.0), (Uniform, 9 / 5)])
-def test_the_fourth_moment_tells_gaussian_from_uniform(
-    law: Callable[[float, Fan], WeightLaw], kurtosis: float, fan: Fan
+@pytest.mark.parametrize(("law", "kurtosis"), [(Gaussian, 3.0), (Uniform, 9 / 5), (Logistic, 21 / 5), (Laplace, 6.0)])
+def test_the_fourth_moment_tells_the_shapes_apart(
+    law: Callable[[float, Fan], Independent], kurtosis: float, fan: Fan
 ) -> None:
     shape = Shape(12, 4, (3, 3), groups=2)
     weights = draws(law(2.0, fan), shape).flatten(1)
     variance = law(2.0, fan).variance(shape.fans)
     assert_mean((weights**4).mean(1), kurtosis * variance**2)
+    assert law(2.0, fan).excess_kurtosis == pytest.approx(kurtosis - 3, abs=1e-13)
     assert law(2.0, fan).gaussian == (kurtosis == 3)
-    if kurtosis < 3:
+    if law is Uniform:
         assert weights.abs().max() <= math.sqrt(3 * variance)
         assert weights.abs().max() > 0.999 * math.sqrt(3 * variance)
 
@@ -266,62 +228,6 @@ def test_he_geometric_lies_between_fan_in_and_fan_out() -> None:
     fans = Fans(6, 10, 9)
     product = by_name("he").variance(fans) * by_name("he_fan_out").variance(fans)
     assert by_name("he_geometric").variance(fans) ** 2 == pytest.approx(product, rel=1e-12)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_name_draws_weights(name: str) -> None:
-    shape = Shape(6, 4, (3, 3))
-    law = by_name(name)
-    assert_mean(draws(law, shape).flatten(1).square().mean(1), law.variance(shape.fans))
-    assert by_name(name).name == law.name
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("delta_ortogonal", "delta_orthogonal"),
-        ("Glorot", "glorot"),
-        ("zerosum", "zero_sum"),
-        ("he_fanout", "he_fan_out"),
-    ],
-)
-def test_an_unknown_name_gets_a_near_suggestion(name: str, near: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        by_name(name)
-    assert repr(name) in caught.value.problem
-    assert caught.value.remedy.startswith("did you mean")
-    assert near in caught.value.remedy.removesuffix("?").removeprefix("did you mean ").split(", ")
-
-
-def test_a_name_like_no_other_gets_the_list() -> None:
-    with pytest.raises(BadInput) as caught:
-        by_name("qqqqqq")
-    assert caught.value.remedy == f"choose from {', '.join(sorted(NAMES))}"
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
-@pytest.mark.parametrize(
-    "law", [Gaussian, Uniform, Orthogonal, DeltaOrthogonal, ZeroSum, lambda s: TapCovariance(torch.eye(9), s)]
-)
-def test_a_scale_must_be_positive(law: Callable[[float], WeightLaw], scale: float) -> None:
-    with pytest.raises(BadInput, match=f"scale is {scale}"):
-        law(scale)
-
-
-def test_what_is_no_covariance_is_refused() -> None:
-    lopsided = torch.eye(4)
-    lopsided[0, 1] = 0.5
-    indefinite = torch.tensor([[1.0, 2.0], [2.0, 1.0]])
-    for matrix in (torch.eye(4)[:3], torch.ones(4)):
-        with pytest.raises(BadInput, match="pass a square"):
-            TapCovariance(matrix)
-    for matrix in (lopsided, indefinite):
-        with pytest.raises(BadInput, match="no covariance"):
-            TapCovariance(matrix)
-    with pytest.raises(BadInput, match="the matrix has 4 taps, the 3x3 filter 9"):
-        TapCovariance(torch.eye(4)).taps((3, 3))
-    with pytest.raises(BadInput, match="over is 'taps'"):
-        ZeroSum(over="taps")
 
 
 def test_a_singular_tap_covariance_ties_its_taps() -> None:

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Draw, Inputs, State, draw_units, merge_kinds, regroup
+from initscope.layers.biases import Bias, add_bias, add_drawn_bias, bias_law
 from initscope.layers.filtering import Filtering
 from initscope.layers.layer import (
     Shape,
@@ -22,7 +23,7 @@ from initscope.layers.layer import (
     require_weights,
 )
 from initscope.layers.shifts import Padding, Window
-from initscope.weights import Fans, He, WeightLaw
+from initscope.weights import Fans, He, Independent, WeightLaw
 
 Size = int | tuple[int, int]
 
@@ -33,7 +34,7 @@ class Conv(SingleLayer):
 
     Filters whose taps have covariance S use `<x_p, S y_p>` instead; zero-sum filters are S = I - 11'/k.
     `padding` keeps the image size ("circular", "zero", "reflect") or not ("valid"); `margin` sets the amount by hand.
-    `bias` is the standard deviation β of Gaussian biases.
+    `bias` is the standard deviation β of Gaussian biases, or a law of independent weights.
     """
 
     channels: int
@@ -43,7 +44,7 @@ class Conv(SingleLayer):
     dilation: Size = 1
     groups: int = 1
     weights: WeightLaw = field(default_factory=He)
-    bias: float = 0.0
+    bias: Bias = 0.0
     margin: Size | None = None
 
     def __post_init__(self) -> None:
@@ -59,7 +60,7 @@ class Conv(SingleLayer):
             raise BadInput("conv", f"{self.channels} channels do not split into {self.groups} groups", "use a divisor")
         if self.margin is not None and self.padding == "valid":
             raise BadInput("conv", "padding='valid' has no margin", "use another padding or no margin")
-        require_number("conv", bias=self.bias)
+        bias_law("conv", self.bias)
         require_weights("conv", self.weights)
         self.weights.taps(_pair(self.kernel))
 
@@ -71,6 +72,11 @@ class Conv(SingleLayer):
     @property
     def has_weights(self) -> bool:
         return True
+
+    @property
+    def bias_law(self) -> Independent | None:
+        """The law that the biases are drawn from, None without biases."""
+        return bias_law("conv", self.bias)
 
     @property
     def needs_all_positions(self) -> bool:
@@ -115,9 +121,10 @@ class Conv(SingleLayer):
         seen = self._depthwise_units(state) if depthwise else self._grouped_units(state)
         size = self.window.output_size((state.positions[0], state.positions[1]))
         filtering = Filtering(self.window, self.weights.taps(self.window.kernel), self.weights.centres_filters, size)
-        gain = self.weights.gain(self.fans(state.channels))
-        return filtering.apply(seen).map(
-            lambda s: gain * s.norm + self.bias**2,
+        fans = self.fans(state.channels)
+        gain = self.weights.gain(fans)
+        linear = filtering.apply(seen).map(
+            lambda s: gain * s.norm,
             lambda b: gain * b.distance,
             channels=self.channels,
             law="other" if depthwise else "gaussian",
@@ -126,6 +133,9 @@ class Conv(SingleLayer):
             tied=depthwise,
             draw=self._draw_depthwise(state) if depthwise else None,
         )
+        if depthwise:
+            return add_drawn_bias(linear, self.bias_law, fans)
+        return add_bias(linear, self.bias_law, fans, self.word, trace)
 
     def _grouped_units(self, state: State) -> State:
         """What the filters see: all kinds of units together, or each group its own channels."""
@@ -149,15 +159,16 @@ class Conv(SingleLayer):
 
     def _draw_depthwise(self, state: State) -> Draw:
         """One filter per channel: each unit of the sample gets a filter of its own."""
-        fans = Fans(1, self.channels // self.groups, self.window.kernel[0] * self.window.kernel[1])
+        fans, bias = self.fans(self.groups), self.bias_law
 
         def one_kind(samples: Tensor, generator: Generator) -> Tensor:
             units = len(samples)
             weights = self.weights.sample((units, 1, *self.window.kernel), fans, generator, samples.dtype)
-            shift = torch.randn(units, generator=generator, dtype=samples.dtype) * self.bias
             images = self.window.pad(samples.transpose(0, 1))
-            weights, shift = weights.to(images.device), shift.to(images.device)
-            out = F.conv2d(images, weights, shift, self.window.stride, 0, self.window.dilation, groups=units)
+            shift = None if bias is None else bias.sample((units,), fans, generator, samples.dtype).to(images.device)
+            out = F.conv2d(
+                images, weights.to(images.device), shift, self.window.stride, 0, self.window.dilation, groups=units
+            )
             return out.transpose(0, 1)
 
         def draw(units: int, generator: Generator) -> Tensor:
@@ -178,9 +189,9 @@ class RandomConv2d(nn.Module):
         super().__init__()
         self.window, self.groups = layer.window, layer.groups
         shape = (layer.channels, inputs // layer.groups, *layer.window.kernel)
-        self.weight = nn.Parameter(layer.weights.sample(shape, layer.fans(inputs), generator, dtype))
-        bias = torch.randn(layer.channels, generator=generator, dtype=dtype) * layer.bias if layer.bias else None
-        self.bias = None if bias is None else nn.Parameter(bias)
+        fans, bias = layer.fans(inputs), layer.bias_law
+        self.weight = nn.Parameter(layer.weights.sample(shape, fans, generator, dtype))
+        self.bias = None if bias is None else nn.Parameter(bias.sample((layer.channels,), fans, generator, dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.window.pad(x)

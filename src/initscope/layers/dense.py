@@ -10,8 +10,10 @@ from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.geometry import Side, State, variance
-from initscope.layers.layer import Shape, SingleLayer, Trace, require_number, require_positive, require_weights
-from initscope.weights import Fans, He, WeightLaw
+from initscope.layers.biases import Bias, add_bias, bias_law
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive, require_weights
+from initscope.layers.outputs import gaussian_outputs, saves_weights
+from initscope.weights import Fans, Gaussian, He, Independent, WeightLaw
 
 
 @dataclass(frozen=True)
@@ -19,16 +21,16 @@ class Dense(SingleLayer):
     """`width` units, each a random weighting of all inputs; images are flattened first.
 
     With gain g = fan_in · Var(w): A' = g · mean A + β², D' = g · mean D, the mean over all units and positions before it.
-    `bias` is the standard deviation β of Gaussian biases, which both inputs share.
+    `bias` is the standard deviation β of Gaussian biases, which both inputs share, or a law of independent weights.
     """
 
     width: int
     weights: WeightLaw = field(default_factory=He)
-    bias: float = 0.0
+    bias: Bias = 0.0
 
     def __post_init__(self) -> None:
         require_positive("dense", width=self.width)
-        require_number("dense", bias=self.bias)
+        bias_law("dense", self.bias)
         require_weights("dense", self.weights)
         taps = self.weights.taps((1, 1))
         if taps is not None and taps.ndim == 2:
@@ -42,13 +44,19 @@ class Dense(SingleLayer):
     def has_weights(self) -> bool:
         return True
 
+    @property
+    def bias_law(self) -> Independent | None:
+        """The law that the biases are drawn from, None without biases."""
+        return bias_law("dense", self.bias)
+
     def output_shape(self, shape: Shape) -> Shape:
         return (self.width,)
 
     def _exact(self, state: State, trace: Trace) -> State:
         state = state.same_position()
         size = len(state.positions)
-        gain = self.weights.gain(Fans(state.units, self.width))
+        fans = Fans(state.units, self.width)
+        gain = self.weights.gain(fans)
 
         def mean(t: Tensor) -> Tensor:
             t = state.collapse_kinds(t)
@@ -58,7 +66,7 @@ class Dense(SingleLayer):
             norm = mean(s.norm)
             if self.weights.centres_filters:
                 norm = variance(norm, mean(s.mean))  # S = I - 11'/k
-            return Side(gain * norm + self.bias**2, torch.zeros_like(norm))
+            return Side(gain * norm, torch.zeros_like(norm))
 
         cross = state.cross()
         distance = mean(cross.distance)
@@ -67,7 +75,7 @@ class Dense(SingleLayer):
         if not self.weights.gaussian:
             trace.note(f"{self.word}: {self.weights.name} weights give Gaussian units only as fan-in grows")
         x = side(state.x)
-        return State(
+        linear = State(
             x=x,
             y=x if state.joint else side(state.y),
             distance=gain * distance,
@@ -78,14 +86,27 @@ class Dense(SingleLayer):
             all_positions=False,
             joint=state.joint,
         )
+        return add_bias(linear, self.bias_law, fans, self.word, trace)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        inputs = math.prod(shape)
-        with torch.random.fork_rng(devices=[]):  # PyTorch draws weights of its own from the global random state
-            linear = nn.Linear(inputs, self.width, bias=self.bias > 0, dtype=dtype)
-        with torch.no_grad():
-            fans = Fans(inputs, self.width)
-            linear.weight.copy_(self.weights.sample((self.width, inputs), fans, generator, dtype))
-            if self.bias > 0:
-                linear.bias.copy_(torch.randn(self.width, generator=generator, dtype=dtype) * self.bias)
+        inputs, bias = math.prod(shape), self.bias_law
+        fans = Fans(inputs, self.width)
+        # On the meta device PyTorch draws no weights of its own, which would take time and the global random state.
+        linear = nn.Linear(inputs, self.width, bias=bias is not None, dtype=dtype, device="meta")
+        linear.weight = nn.Parameter(self.weights.sample((self.width, inputs), fans, generator, dtype))
+        if bias is not None:
+            linear.bias = nn.Parameter(bias.sample((self.width,), fans, generator, dtype))
         return linear if len(shape) == 1 else nn.Sequential(nn.Flatten(), linear)
+
+    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
+        flat = inputs.flatten(1)
+        count, fan_in = flat.shape
+        # Sums that overflow have no factorisation; the weights themselves show where.
+        known = type(self.weights) is Gaussian and bool(flat.sum().isfinite())
+        if not (known and saves_weights(count, fan_in, self.width, flat.dtype)):
+            return super().draw(inputs, generator)
+        fans, bias = Fans(fan_in, self.width), self.bias_law
+        outputs = gaussian_outputs(flat, self.width, self.weights.variance(fans), generator)
+        if bias is not None:
+            outputs += bias.sample((self.width,), fans, generator, flat.dtype).to(flat.device)
+        return outputs

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State
@@ -80,6 +80,16 @@ class Layer(ABC):
     @abstractmethod
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         """A finite module with random weights for inputs of this shape."""
+
+    @torch.no_grad()
+    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """What one random layer makes of these inputs (n, ...), in the law of `sample`.
+
+        A layer that knows the law of its outputs draws those instead of its weights.
+        """
+        module = self.sample(tuple(inputs.shape[1:]), generator=generator, dtype=inputs.dtype)
+        outputs: Tensor = module.to(inputs.device)(inputs)
+        return outputs
 
 
 class SingleLayer(Layer):

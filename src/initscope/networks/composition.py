@@ -81,6 +81,9 @@ class Sequential(_Composition):
             shape = layer.output_shape(shape)
         return nn.Sequential(*modules)
 
+    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
+        return reduce(lambda h, layer: layer.draw(h, generator), self.layers, inputs)
+
 
 @dataclass(frozen=True, init=False)
 class Sum(_Composition):
@@ -127,6 +130,9 @@ class Sum(_Composition):
         self.output_shape(shape)
         return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], add=True)
 
+    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
+        return _merge([b.draw(inputs, generator) for b in self.branches], add=True)
+
 
 @dataclass(frozen=True, init=False)
 class Residual(_Composition):
@@ -167,6 +173,9 @@ class Residual(_Composition):
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         return self.sum.sample(shape, generator=generator, dtype=dtype)
+
+    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
+        return self.sum.draw(inputs, generator)
 
 
 @dataclass(frozen=True, init=False)
@@ -210,6 +219,9 @@ class Concat(_Composition):
         self.output_shape(shape)
         return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], add=False)
 
+    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
+        return _merge([b.draw(inputs, generator) for b in self.branches], add=False)
+
 
 class Parallel(nn.Module):
     """The finite face of sums and concatenations."""
@@ -219,8 +231,11 @@ class Parallel(nn.Module):
         self.branches, self.add = nn.ModuleList(branches), add
 
     def forward(self, x: Tensor) -> Tensor:
-        outs = [branch(x) for branch in self.branches]
-        return torch.stack(outs).sum(0) if self.add else torch.cat(outs, 1)
+        return _merge([branch(x) for branch in self.branches], add=self.add)
+
+
+def _merge(outputs: list[Tensor], *, add: bool) -> Tensor:
+    return torch.stack(outputs).sum(0) if add else torch.cat(outputs, 1)
 
 
 def needed_after(layers: tuple[Layer, ...], keep: bool = False) -> list[bool]:

@@ -84,8 +84,9 @@ def _dense_plan(layers: list[Layer], inputs: int) -> FastPlan | None:
         if not isinstance(layer, Dense) or layer.weights.centres_filters:
             return None
         slope = _slope(layers[i + 1]) if i + 1 < len(layers) else None
-        gains.append(layer.weights.gain(Fans(inputs, layer.width)))
-        biases.append(layer.bias**2)
+        fans = Fans(inputs, layer.width)
+        gains.append(layer.weights.gain(fans))
+        biases.append(_bias(layer, fans))
         slopes.append(1.0 if slope is None else slope)
         inputs = layer.width
         i += 1 if slope is None else 2
@@ -99,8 +100,9 @@ def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
         if not _simple(layer):
             return None
         slope = _slope(layers[i + 1]) if i + 1 < len(layers) else None
-        gains.append(layer.weights.gain(layer.fans(shape[0])))
-        biases.append(layer.bias**2)
+        fans = layer.fans(shape[0])
+        gains.append(layer.weights.gain(fans))
+        biases.append(_bias(layer, fans))
         slopes.append(1.0 if slope is None else slope)
         kernels.append(layer.window.kernel[0])
         if kernels[-1] > 1:
@@ -111,12 +113,18 @@ def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
     i += pooled
     readout = (1.0, 0.0)
     if i < len(layers) and isinstance(last := layers[i], Dense) and not last.weights.centres_filters:
-        readout = (last.weights.gain(Fans(shape[0] if pooled else math.prod(shape), last.width)), last.bias**2)
+        fans = Fans(shape[0] if pooled else math.prod(shape), last.width)
+        readout = (last.weights.gain(fans), _bias(last, fans))
         i += 1
     if i < len(layers) or len(paddings) > 1:
         return None
     parts = (tuple(gains), tuple(biases), tuple(slopes))
     return FastPlan(*parts, ConvStack(tuple(kernels), *parts, paddings.pop() if paddings else "valid"), pooled, readout)
+
+
+def _bias(layer: Dense | Conv, fans: Fans) -> float:
+    """Variance of the biases."""
+    return 0.0 if layer.bias_law is None else layer.bias_law.variance(fans)
 
 
 def _simple(layer: Conv) -> bool:

@@ -1,243 +1,174 @@
-"""The weight laws by name."""
+"""The weight laws by name, as the architecture language spells them, and the laws that have an author's name."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-import torch
-from torch import Generator, Tensor
-
 from initscope.errors import BadInput
-from initscope.weights.law import Fan, Fans, WeightLaw, check_positive
+from initscope.weights.correlated import ZeroSum
+from initscope.weights.independent import Gaussian, Independent, Laplace, Logistic, TruncatedNormal, Uniform
+from initscope.weights.law import Fan, WeightLaw
+from initscope.weights.orthogonal import DeltaOrthogonal, Orthogonal
+from initscope.weights.sparse import Sparse
 
 
-@dataclass(frozen=True)
-class Gaussian(WeightLaw):
-    """Independent normal weights, Var(w) = gain / fan.
+def He(fan: Fan = "in", gain: float = 2.0, *, uniform: bool = False) -> Gaussian | Uniform:  # noqa: N802 - the law's name
+    """He et al. 2015: Var(w) = 2 / fan keeps the norm through ReLU; for a leaky ReLU of slope a the gain is 2 / (1 + a²)."""
+    return Uniform(gain, fan) if uniform else Gaussian(gain, fan)
 
-    `Gaussian(2.0)` is He's law, `Gaussian(1.0)` LeCun's, `Gaussian(1.0, fan="mean")` Glorot's.
 
-    >>> Gaussian(2.0).variance(Fans(inputs=100, outputs=50))
-    0.02
+def Glorot(gain: float = 1.0, *, uniform: bool = False) -> Gaussian | Uniform:  # noqa: N802 - the law's name
+    """Glorot and Bengio 2010: Var(w) = gain · 2 / (fan_in + fan_out).
+
+    `gain` multiplies the variance; torch.nn.init.xavier_normal_ takes its square root.
     """
-
-    scale: float = 2.0
-    fan: Fan = "in"
-    gaussian = True
-
-    def __post_init__(self) -> None:
-        check_positive("Gaussian", "scale", self.scale)
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"gaussian({self.scale:g}/fan_{self.fan})"
-
-    def variance(self, fans: Fans) -> float:
-        return self.scale / fans.count(self.fan)
-
-    def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
-        return torch.randn(shape, generator=generator, dtype=dtype) * math.sqrt(self.variance(fans))
+    return Uniform(gain, "mean") if uniform else Gaussian(gain, "mean")
 
 
-@dataclass(frozen=True)
-class Uniform(WeightLaw):
-    """Independent uniform weights with Var(w) = scale / fan; `Uniform(1/3)` is PyTorch's default for conv and linear layers."""
+def PyTorchDefault() -> Uniform:  # noqa: N802 - the law's name
+    """What nn.Linear and nn.Conv2d start from: U(-b, b) with b = 1/√fan_in, for weights and for biases.
 
-    scale: float = 2.0
-    fan: Fan = "in"
-    gaussian = False
-
-    def __post_init__(self) -> None:
-        check_positive("Uniform", "scale", self.scale)
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"uniform({self.scale:g}/fan_{self.fan})"
-
-    def variance(self, fans: Fans) -> float:
-        return self.scale / fans.count(self.fan)
-
-    def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
-        bound = math.sqrt(3 * self.variance(fans))  # Var of U(-b, b) is b²/3
-        return (torch.rand(shape, generator=generator, dtype=dtype) * 2 - 1) * bound
-
-
-@dataclass(frozen=True)
-class Orthogonal(WeightLaw):
-    """A uniformly random (semi-)orthogonal matrix (out, fan_in), times sqrt(scale): rows or columns orthonormal."""
-
-    scale: float = 2.0
-    gaussian = False
-    name = "orthogonal"
-
-    def __post_init__(self) -> None:
-        check_positive("Orthogonal", "scale", self.scale)
-
-    def variance(self, fans: Fans) -> float:
-        return self.scale / max(fans.fan_in, fans.outputs)
-
-    def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
-        blocks = shape[0] // fans.outputs
-        matrices = [_orthogonal(fans.outputs, fans.fan_in, generator) for _ in range(blocks)]
-        return (torch.cat(matrices) * math.sqrt(self.scale)).reshape(shape).to(dtype)
-
-
-@dataclass(frozen=True)
-class DeltaOrthogonal(WeightLaw):
-    """A random orthogonal matrix over channels at the centre tap, zeros at the others (Xiao et al. 2018)."""
-
-    scale: float = 2.0
-    gaussian = False
-    name = "delta_orthogonal"
-
-    def __post_init__(self) -> None:
-        check_positive("DeltaOrthogonal", "scale", self.scale)
-
-    def variance(self, fans: Fans) -> float:
-        return self.scale / max(fans.inputs, fans.outputs) / fans.taps
-
-    def taps(self, kernel: tuple[int, int]) -> Tensor:
-        weights = torch.zeros(kernel, dtype=torch.float64)
-        weights[(kernel[0] - 1) // 2, (kernel[1] - 1) // 2] = kernel[0] * kernel[1]
-        return weights.flatten()
-
-    def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
-        weights = torch.zeros(shape, dtype=dtype)
-        blocks = shape[0] // fans.outputs
-        matrices = [_orthogonal(fans.outputs, fans.inputs, generator) for _ in range(blocks)]
-        matrix = torch.cat(matrices).to(dtype) * math.sqrt(self.scale)
-        if len(shape) == 2:
-            return matrix
-        row, column = ((k - 1) // 2 for k in shape[2:])
-        weights[:, :, row, column] = matrix
-        return weights
-
-
-@dataclass(frozen=True)
-class ZeroSum(WeightLaw):
-    """Gaussian filters conditioned on summing to zero: covariance `S = I - 11'/k` (JL §4.2).
-
-    `over="filter"`: all taps and channels together, as in the paper; `over="channel"`: the taps of each channel.
-    `scale` is the gain of the unconditioned filters.
+    >>> PyTorchDefault() == Uniform(1 / 3)
+    True
     """
-
-    scale: float = 2.0
-    over: str = "filter"
-    gaussian = True
-
-    def __post_init__(self) -> None:
-        check_positive("ZeroSum", "scale", self.scale)
-        if self.over not in ("filter", "channel"):
-            raise BadInput("ZeroSum", f"over is {self.over!r}", "use 'filter' or 'channel'")
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"zero_sum({self.over})"
-
-    @property
-    def centres_filters(self) -> bool:
-        return self.over == "filter"
-
-    def gain(self, fans: Fans) -> float:
-        return self.scale  # of the unconditioned filter; the centring is taken off where the layer knows its inputs
-
-    def variance(self, fans: Fans) -> float:
-        size = fans.fan_in if self.over == "filter" else fans.taps
-        return self.scale / fans.fan_in * (1 - 1 / size)
-
-    def taps(self, kernel: tuple[int, int]) -> Tensor | None:
-        if self.over == "filter":
-            return None
-        size = kernel[0] * kernel[1]
-        return torch.eye(size, dtype=torch.float64) - 1 / size  # S = I - 11'/k
-
-    def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
-        weights = torch.randn(shape, generator=generator, dtype=dtype) * math.sqrt(self.scale / fans.fan_in)
-        axes = tuple(range(1 if self.over == "filter" else 2, weights.ndim))
-        return weights - weights.mean(axes, keepdim=True) if axes else weights
+    return Uniform(1 / 3)
 
 
-@dataclass(frozen=True, eq=False)
-class TapCovariance(WeightLaw):
-    """Gaussian filters whose taps have a given covariance `S` (taps, taps) in each channel, times scale / fan_in."""
+@dataclass(frozen=True)
+class _Family:
+    """Laws that differ by numbers: `make(*numbers)`, the last ones with defaults."""
 
-    matrix: Tensor
-    scale: float = 2.0
-    gaussian = True
-    name = "tap_covariance"
-
-    def __post_init__(self) -> None:
-        check_positive("TapCovariance", "scale", self.scale)
-        m = self.matrix
-        if m.ndim != 2 or m.shape[0] != m.shape[1]:
-            raise BadInput("TapCovariance", f"got shape {tuple(m.shape)}", "pass a square (taps, taps) matrix")
-        if not torch.allclose(m, m.T) or torch.linalg.eigvalsh(m.double())[0] < -1e-9 * m.diagonal().abs().max():
-            raise BadInput("TapCovariance", "the matrix is no covariance", "pass a symmetric positive semidefinite one")
-
-    def variance(self, fans: Fans) -> float:
-        return self.scale / fans.fan_in * float(self.matrix.diagonal().mean())
-
-    def gain(self, fans: Fans) -> float:
-        return self.scale
-
-    def taps(self, kernel: tuple[int, int]) -> Tensor:
-        if len(self.matrix) != kernel[0] * kernel[1]:
-            raise BadInput(
-                "TapCovariance",
-                f"the matrix has {len(self.matrix)} taps, the {kernel[0]}x{kernel[1]} filter {kernel[0] * kernel[1]}",
-                "pass a matrix of the filter's size",
-            )
-        return self.matrix.double()
-
-    def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
-        values, vectors = torch.linalg.eigh(self.matrix.double())
-        root = vectors * values.clamp_min(0).sqrt()
-        noise = torch.randn(*shape[:2], fans.taps, generator=generator, dtype=torch.float64)
-        weights: Tensor = (noise @ root.T * math.sqrt(self.scale / fans.fan_in)).reshape(shape).to(dtype)
-        return weights
+    make: Callable[..., WeightLaw]
+    usage: str
+    least: int  # numbers that must be given
+    most: int
 
 
-def _orthogonal(rows: int, columns: int, generator: Generator) -> Tensor:
-    """Haar-random with orthonormal rows or columns, whichever are fewer."""
-    tall = torch.randn(max(rows, columns), min(rows, columns), generator=generator, dtype=torch.float64)
-    q, r = torch.linalg.qr(tall)
-    q = q * r.diagonal().sign()
-    result: Tensor = q if rows >= columns else q.T
-    return result
+_SUFFIXES: dict[Fan, str] = {
+    "in": "", "out": "_fan_out", "mean": "_fan_mean", "geometric": "_fan_geometric", "none": "_fixed",
+}  # fmt: skip
+_SHAPES: dict[str, type[Independent]] = {
+    law.kind: law for law in (Gaussian, Uniform, Logistic, Laplace, TruncatedNormal)
+}
 
-
-def He(fan: Fan = "in", gain: float = 2.0) -> Gaussian:  # noqa: N802 - reads as the law's name
-    """He et al. 2015: Var(w) = 2 / fan keeps the norm through ReLU."""
-    return Gaussian(gain, fan)
-
-
-_BY_NAME: dict[str, Callable[[], WeightLaw]] = {
-    "he": lambda: Gaussian(2.0),
-    "he_fan_out": lambda: Gaussian(2.0, "out"),
-    "he_geometric": lambda: Gaussian(2.0, "geometric"),
-    "he_uniform": lambda: Uniform(2.0),
-    "glorot": lambda: Gaussian(1.0, "mean"),
-    "glorot_uniform": lambda: Uniform(1.0, "mean"),
-    "lecun": lambda: Gaussian(1.0),
-    "pytorch": lambda: Uniform(1 / 3),
-    "orthogonal": lambda: Orthogonal(),
-    "delta_orthogonal": lambda: DeltaOrthogonal(),
-    "zero_sum": lambda: ZeroSum(),
-    "zero_sum_channel": lambda: ZeroSum(over="channel"),
+_FIXED: dict[str, WeightLaw] = {
+    "he": He(),
+    "he_fan_out": He("out"),
+    "he_geometric": He("geometric"),
+    "he_uniform": He(uniform=True),
+    "glorot": Glorot(),
+    "glorot_uniform": Glorot(uniform=True),
+    "lecun": Gaussian(1.0),
+    "pytorch": PyTorchDefault(),
+    "dc_gaussian": Gaussian.of_deviation(0.015),  # DC A.1.2; its words are no help, see docs/errata.md
+    "dc_uniform": Uniform.of_bound(0.04),
+    "dc_logistic": Logistic.of_width(0.015),
+    "dc_laplace": Laplace.of_width(0.015),
 }
 
 
-def by_name(name: str) -> WeightLaw:
-    """The law called `name`.
+def _independent(shape: type[Independent], fan: Fan) -> Callable[..., WeightLaw]:
+    return lambda scale=2.0, *rest: shape(scale, fan, *rest)
 
-    >>> by_name("lecun").gain(Fans(inputs=3, outputs=64, taps=9))
-    1.0
+
+def _sparse(fan: Fan) -> Callable[..., WeightLaw]:
+    return lambda sparsity, scale=2.0: Sparse(sparsity, scale, fan)
+
+
+def _families() -> dict[str, _Family]:
+    families = {
+        "orthogonal": _Family(Orthogonal, "orthogonal(scale)", 0, 1),
+        "delta_orthogonal": _Family(DeltaOrthogonal, "delta_orthogonal(scale)", 0, 1),
+        "zero_sum": _Family(ZeroSum, "zero_sum(scale)", 0, 1),
+        "zero_sum_channel": _Family(lambda scale=2.0: ZeroSum(scale, "channel"), "zero_sum_channel(scale)", 0, 1),
+    }
+    for fan, suffix in _SUFFIXES.items():
+        given = int(fan == "none")  # without a fan there is no usual variance, so it must be given
+        for kind, shape in _SHAPES.items():
+            cut = shape is TruncatedNormal
+            usage = f"{kind}{suffix}({'variance' if given else 'scale'}{', cut' if cut else ''})"
+            families[kind + suffix] = _Family(_independent(shape, fan), usage, given, 1 + cut)
+        usage = f"sparse{suffix}(sparsity, {'variance' if given else 'scale'})"
+        families["sparse" + suffix] = _Family(_sparse(fan), usage, 1 + given, 2)
+    return families
+
+
+_FAMILIES = _families()
+
+
+def names() -> tuple[str, ...]:
+    """Every name that `by_name` knows, in alphabetical order.
+
+    >>> "glorot_uniform" in names()
+    True
     """
-    if name not in _BY_NAME:
-        near = get_close_matches(name, _BY_NAME, n=3, cutoff=0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else f"choose from {', '.join(sorted(_BY_NAME))}"
-        raise BadInput("weights", f"unknown weight law {name!r}", hint)
-    return _BY_NAME[name]()
+    return tuple(sorted({**_FIXED, **_FAMILIES}))
+
+
+def by_name(name: str, *numbers: float) -> WeightLaw:
+    """The law called `name`; the numbers are its parameters.
+
+    >>> by_name("lecun") == Gaussian(1.0)
+    True
+    >>> by_name("laplace", 1.0) == Laplace(1.0)
+    True
+    >>> by_name("gaussian_fixed", 0.0004) == Gaussian(0.0004, fan="none")
+    True
+    """
+    if name in _FIXED:
+        if numbers:
+            raise BadInput("weights", f"{name} takes no numbers, got {list(numbers)}", f"write {name}")
+        return _FIXED[name]
+    family = _FAMILIES.get(name)
+    if family is None:
+        raise BadInput("weights", f"unknown weight law {name!r}", _suggestion(name))
+    if not family.least <= len(numbers) <= family.most:
+        raise BadInput("weights", f"{name} was given {len(numbers)} numbers", f"write {family.usage}")
+    return family.make(*numbers)
+
+
+def name_of(law: WeightLaw) -> str | None:
+    """How the architecture language writes the law; None where it has no name for it.
+
+    >>> name_of(Gaussian(2.0)), name_of(Laplace(0.5, "none"))
+    ('he', 'laplace_fixed(0.5)')
+    """
+    for name, known in _FIXED.items():
+        if known == law:
+            return name
+    spelled = _spelled(law)
+    if spelled is None:
+        return None
+    name, numbers = spelled
+    if by_name(name, *numbers) != law:  # a parameter that the language cannot say
+        return None
+    if _FAMILIES[name].least == 0 and by_name(name) == law:
+        return name
+    return f"{name}({', '.join(repr(float(n)) for n in numbers)})"
+
+
+def _spelled(law: WeightLaw) -> tuple[str, tuple[float, ...]] | None:
+    """The family and the numbers of a law."""
+    if isinstance(law, TruncatedNormal):
+        return law.kind + _SUFFIXES[law.fan], (law.scale, law.cut)
+    if isinstance(law, Sparse):
+        return "sparse" + _SUFFIXES[law.fan], (law.sparsity, law.scale)
+    if isinstance(law, Independent) and law.kind in _SHAPES:
+        return law.kind + _SUFFIXES[law.fan], (law.scale,)
+    if isinstance(law, Orthogonal | DeltaOrthogonal):
+        return law.name, (law.scale,)
+    if isinstance(law, ZeroSum):
+        return "zero_sum" if law.over == "filter" else "zero_sum_channel", (law.scale,)
+    return None
+
+
+def _suggestion(name: str) -> str:
+    near = get_close_matches(name, names(), n=3, cutoff=0.5)
+    if near:
+        return f"did you mean {', '.join(near)}?"
+    short = [n for n in names() if not n.endswith(tuple(s for s in _SUFFIXES.values() if s)) or n in _FIXED]
+    return (
+        f"choose from {', '.join(short)}; those with a fan also end in {', '.join(s for s in _SUFFIXES.values() if s)}"
+    )

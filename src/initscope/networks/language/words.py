@@ -28,9 +28,10 @@ from initscope.layers import (
     Scale,
     Upsample,
 )
+from initscope.layers.biases import Bias
 from initscope.layers.shifts import Padding
 from initscope.networks.language.grammar import Arguments, Token, Value, real, whole
-from initscope.weights import WeightLaw
+from initscope.weights import Independent, WeightLaw
 
 PADDINGS: tuple[Padding, ...] = ("circular", "zero", "valid", "reflect")
 OVER: tuple[Literal["all", "channels"], ...] = ("all", "channels")
@@ -75,24 +76,44 @@ def _conv(arguments: Arguments, kernel: int | tuple[int, int], width: int) -> La
         dilation=arguments.integer("dilation", 1),
         groups=arguments.integer("groups", 1),
         weights=_weights(arguments),
-        bias=arguments.number("bias", 0.0),
+        bias=_bias(arguments),
     )
 
 
 def _dense(arguments: Arguments, width: int) -> Layer:
     units = arguments.integer("width", width, first=True)
-    return Dense(units, weights=_weights(arguments), bias=arguments.number("bias", 0.0))
+    return Dense(units, weights=_weights(arguments), bias=_bias(arguments))
 
 
 def _weights(arguments: Arguments) -> WeightLaw:
-    """init=he, init=zero_sum."""
+    """init=he, init=laplace(1)."""
     value = arguments.take("init")
     if value is None:
         return weights.by_name("he")
-    if value.token.kind != "word" or value.arguments:
+    if value.token.kind != "word":
         arguments.source.refuse(value.token, f"init is {value.token}, expected a weight law", "write init=he")
+    return _law(arguments, value)
+
+
+def _bias(arguments: Arguments) -> Bias:
+    """bias=0.1, bias=pytorch, bias=uniform_fixed(0.01)."""
+    value = arguments.take("bias")
+    if value is None:
+        return 0.0
+    if value.token.kind != "word":
+        return real(arguments.source, value, "bias")
+    law = _law(arguments, value)
+    if not isinstance(law, Independent):
+        problem = f"bias is {value.token}, expected a number or a law of independent weights"
+        arguments.source.refuse(value.token, problem, "write bias=0.1 or bias=pytorch")
+    return law
+
+
+def _law(arguments: Arguments, value: Value) -> WeightLaw:
+    word = value.token.text
+    numbers = [real(arguments.source, number, word) for number in value.arguments]
     try:
-        return weights.by_name(value.token.text)
+        return weights.by_name(word, *numbers)
     except BadInput as error:
         raise arguments.source.complaint(value.token, error.problem, error.remedy) from None
 

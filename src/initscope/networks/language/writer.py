@@ -27,14 +27,11 @@ from initscope.layers import (
     Scale,
     Upsample,
 )
+from initscope.layers.biases import Bias
 from initscope.networks.composition import Concat, Residual, Sequential, Sum
 from initscope.networks.language.reader import parse
 from initscope.weights import WeightLaw
 
-_LAWS = (
-    "he", "he_fan_out", "he_geometric", "he_uniform", "glorot", "glorot_uniform", "lecun", "pytorch", "orthogonal",
-    "delta_orthogonal", "zero_sum", "zero_sum_channel",
-)  # fmt: skip
 _OTHER_NAMES = {"polynomial": "poly", "rectified_power": "relupower"}
 _LONGEST_PERIOD = 64
 
@@ -110,10 +107,19 @@ def _option(name: str, value: object, default: object) -> str:
 
 
 def _law(layer: Layer, law: WeightLaw) -> str:
-    for name in _LAWS:
-        if weights.by_name(name) == law:
-            return "" if name == "he" else f"init={name}"
-    _refuse(layer, f"the language has no name for the weights {law}")
+    name = weights.name_of(law)
+    if name is None:
+        _refuse(layer, f"the language has no name for the weights {law}")
+    return "" if name == "he" else f"init={name}"
+
+
+def _bias(layer: Layer, bias: Bias) -> str:
+    if not isinstance(bias, WeightLaw):
+        return _option("bias", float(bias), 0.0)
+    name = weights.name_of(bias)
+    if name is None:
+        _refuse(layer, f"the language has no name for the biases {bias}")
+    return f"bias={name}"
 
 
 def _conv(layer: Conv) -> str:
@@ -125,12 +131,12 @@ def _conv(layer: Conv) -> str:
         _option("dilation", _one(layer.dilation), 1),
         _option("groups", layer.groups, 1),
         _law(layer, layer.weights),
-        _option("bias", float(layer.bias), 0.0),
+        _bias(layer, layer.bias),
     )
 
 
 def _dense(layer: Dense) -> str:
-    return _called("dense", str(layer.width), _law(layer, layer.weights), _option("bias", float(layer.bias), 0.0))
+    return _called("dense", str(layer.width), _law(layer, layer.weights), _bias(layer, layer.bias))
 
 
 def _pool(word: str) -> Callable[[Any], str]:

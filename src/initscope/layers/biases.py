@@ -1,0 +1,82 @@
+"""Biases of dense and convolutional layers: what they add to the state, and how far their law is from Gaussian.
+
+A channel's bias b is shared by all inputs and positions: A' = A + β² with β² = Var(b), and D' = D. Both are exact for any law.
+The units are Gaussian only if the bias is; otherwise they are taken as Gaussian of the same variance. The first thing that
+this gets wrong is their fourth cumulant κ = κ_b (β²/A')², κ_b the bias's excess kurtosis. By the Edgeworth series and
+Cauchy-Schwarz E h(u) is off by κ/24 · E h He₄ <= κ/√24 · √(E h²), relatively κ/√8 where E h² = 3 (E h)², as for h = u².
+That is the error which the trace reports: an estimate, not a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Generator, Tensor
+
+from initscope.errors import BadInput
+from initscope.geometry import Draw, Side, State, draw_units
+from initscope.layers.layer import Trace, require_number
+from initscope.weights import Fans, Gaussian, Independent
+
+Bias = float | Independent
+
+
+def bias_law(place: str, bias: Bias) -> Independent | None:
+    """The law of the biases, None without any; a number is the standard deviation of Gaussian ones.
+
+    >>> bias_law("dense", 0.1) == Gaussian.of_deviation(0.1)
+    True
+    """
+    if isinstance(bias, Independent):
+        return bias
+    if not isinstance(bias, int | float):
+        raise BadInput(
+            place,
+            f"bias is {bias!r}, expected a number or a law of independent weights",
+            "pass for example bias=0.1 or bias=weights.by_name('pytorch')",
+        )
+    require_number(place, bias=bias)
+    return Gaussian(bias * bias, "none") if bias * bias > 0 else None
+
+
+def add_bias(state: State, law: Independent | None, fans: Fans, word: str, trace: Trace) -> State:
+    """The state of Gaussian units after a bias of this law."""
+    if law is None:
+        return state
+    biased = _shift(state, law.variance(fans))
+    if law.gaussian:
+        return biased
+    smallest = min(float(biased.x.norm.min()), float(biased.y.norm.min()))
+    cumulant = law.excess_kurtosis * (law.variance(fans) / smallest) ** 2
+    trace.note(f"{word}: {law.name} biases are taken as Gaussian of the same variance")
+    trace.answer("approximate", abs(cumulant) / math.sqrt(8))
+    return replace(biased, draw=_draw(state, law, fans))
+
+
+def add_drawn_bias(state: State, law: Independent | None, fans: Fans) -> State:
+    """The state of units that later layers draw, bias and all, rather than take as Gaussian."""
+    return state if law is None else _shift(state, law.variance(fans))
+
+
+def _shift(state: State, variance: float) -> State:
+    """A' = A + β², D' = D."""
+
+    def side(s: Side) -> Side:
+        return replace(s, norm=s.norm + variance)
+
+    x = side(state.x)
+    return replace(state, x=x, y=x if state.joint else side(state.y))
+
+
+def _draw(state: State, law: Independent, fans: Fans) -> Draw:
+    """Gaussian units, each with a bias of its own."""
+
+    def draw(units: int, generator: Generator) -> Tensor:
+        samples = draw_units(state, units, generator)  # (K, units, images, *positions)
+        shape = (*samples.shape[:2], *(1,) * (samples.ndim - 2))
+        bias: Tensor = law.sample(shape, fans, generator, torch.float64)
+        return samples + bias.to(samples)
+
+    return draw
