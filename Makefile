@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+TESTS := $(VENV)/.ready-for-tests
 
 .PHONY: demo test test-slow lint bench clean
 .DEFAULT_GOAL := demo
@@ -11,22 +12,26 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "initscope needs Python 3.11 or newer, this is %d.%d; run make PYTHON=python3.11" % v[:2])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[fast]'
+	touch $@
+
+$(TESTS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[fast,test]'
 	touch $@
 
 demo: $(STAMP)
 	$(BIN)/initscope demo
 
-lint: $(STAMP)
+lint: $(TESTS)
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) lint
+test: $(TESTS) lint
 	$(BIN)/python -m pytest -n auto -m "not slow" --doctest-modules
 
-test-slow: $(STAMP)
+test-slow: $(TESTS)
 	$(BIN)/python -m pytest -n auto -m slow
 
 bench: $(STAMP)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+pytest_plugins = ["pytester"]
+
 # Threads that wait by sleeping: on a machine with other work, spinning ones slow every small tensor operation down.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # One test process per core (`pytest -n auto`): more threads in each would only get in each other's way.

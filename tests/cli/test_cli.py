@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -275,28 +274,3 @@ def test_what_the_demo_suggests_works(line: str, tmp_path: Path, monkeypatch: py
     result = run(*shlex.split(line), "--json")
     assert result.exit_code == 0, result.output
     strict(result.stdout)
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
-    folder = tmp_path_factory.mktemp("demo") / "out"
-    result = run("demo", "--out", str(folder), "--json")
-    assert result.exit_code == 0, result.output
-    return strict(result.stdout), folder
-
-
-def test_demo_shows_what_it_says(demo: tuple[Any, Path]) -> None:
-    document, folder = demo
-    assert document["schema"] == "initscope.demo/1"
-    assert (folder / "similarity.svg").read_text().startswith("<svg")
-    photos, noise = ([layer[label] for layer in document["layers"]] for label in ("photos", "Gaussian images"))
-    assert abs(photos[2]["exact"] - photos[0]["exact"]) < 0.05  # nearly isometric at first
-    # Independent Gaussian images: the arc-cosine map takes a cosine near 0 to about 1/π.
-    assert noise[2]["exact"] == pytest.approx(1 / math.pi, abs=0.05)
-    for rows in (photos, noise):
-        exact = [row["exact"] for row in rows]
-        assert all(later >= earlier - 1e-6 for earlier, later in itertools.pairwise(exact))
-        assert exact[-1] > 0.9
-    # After one conv layer finite width has no effect on the mean: twice the interval holds the exact value.
-    for rows in (photos, noise):
-        assert abs(rows[1]["sampled"] - rows[1]["exact"]) <= 2 * rows[1]["margin95"]

@@ -23,8 +23,12 @@ INTERRUPTED = 130
 # In the order of `initscope --help`; each module holds its click command as `command`.
 COMMANDS = {
     "demo": "initscope.cli.demo",
+    "check": "initscope.cli.check",
+    "fix": "initscope.cli.fix",
     "predict": "initscope.cli.predict",
+    "simulate": "initscope.cli.simulate",
     "kernel": "initscope.cli.kernel",
+    "width": "initscope.cli.width",
 }
 
 

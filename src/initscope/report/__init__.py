@@ -1,5 +1,9 @@
-"""Results into terminal tables."""
+"""Results into terminal tables and one-file HTML."""
 
+from initscope.report.check_table import blame_bar, check_view, layers_table
+from initscope.report.fix_table import fix_view
+from initscope.report.page import check_page, fix_page, write_check_page, write_fix_page
+from initscope.report.remedy_words import remedies_table
 from initscope.report.tables import (
     Compared,
     LayerRow,
@@ -10,4 +14,21 @@ from initscope.report.tables import (
     layer_table,
 )
 
-__all__ = ["Compared", "LayerRow", "comparison_table", "cosine_text", "facts_table", "layer_rows", "layer_table"]
+__all__ = [
+    "Compared",
+    "LayerRow",
+    "blame_bar",
+    "check_page",
+    "check_view",
+    "comparison_table",
+    "cosine_text",
+    "facts_table",
+    "fix_page",
+    "fix_view",
+    "layer_rows",
+    "layer_table",
+    "layers_table",
+    "remedies_table",
+    "write_check_page",
+    "write_fix_page",
+]

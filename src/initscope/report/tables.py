@@ -106,7 +106,7 @@ def _method_text(row: LayerRow) -> str:
 
 def layer_table(rows: Sequence[LayerRow], title: str) -> Table:
     """A line per layer: norm ratio, mean cosine, its range over pairs, mean angle, and the method."""
-    table = _table(title)
+    table = house_table(title)
     table.add_column("layer", no_wrap=True)
     for heading in ("norm ratio", "cosine", "min .. max", "angle"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -133,7 +133,8 @@ def facts_table(facts: Mapping[str, str]) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
+def house_table(title: str) -> Table:
+    """An empty table in the house style."""
     return Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
@@ -149,7 +150,7 @@ class Compared:
 
 def comparison_table(layers: Sequence[str], sets: Sequence[Compared], title: str) -> Table:
     """A line per layer: for each set the exact mean cosine, and the sampled one with its 95 % interval."""
-    table = _table(title)
+    table = house_table(title)
     table.add_column("layer", no_wrap=True)
     for item in sets:
         table.add_column(Text(f"{item.label}\nexact"), justify="right", no_wrap=True)

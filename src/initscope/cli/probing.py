@@ -1,0 +1,166 @@
+"""What `check` and `fix` share: the model, the batch and the loss, from the command line's words."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from initscope.cli.common import Settings, pick_device
+from initscope.cli.losses import LOSS_HELP, LOSSES, find_loss
+from initscope.cli.models import find_model
+from initscope.cli.options import DATA_HELP
+from initscope.errors import BadInput
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from initscope.probe.batches import Loss
+
+_MOST_NUMBERS = 2**31  # of a batch that is made up here: 8 GiB
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is looked at: a module or what builds it, the batch, the loss, and where the batch came from."""
+
+    model: nn.Module | Callable[[], nn.Module]
+    batch: Tensor
+    loss: Loss | None
+    description: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """The options as they were given."""
+
+    model: str
+    data: str | None
+    samples: int
+    size: int | None
+    channels: int | None
+    centre: bool
+    shape: str | None
+    ints: str | None
+    seeds: int
+    loss: str | None
+    evaluate: bool
+
+    def load(self, settings: Settings, loss: str) -> Subject:
+        """Everything that the library needs; call it inside `users_code`."""
+        import torch
+
+        device = pick_device(settings.device, torch.float32)
+        batch, words = self._batch(settings.seed)
+        model = _on(find_model(self.model, tuple(batch.shape[1:])), device)
+        return Subject(model, batch.to(device), find_loss(self.loss or loss, settings.seed), words)
+
+    @property
+    def shell(self) -> str:
+        """The model and the data as the command line names them, for commands that can be pasted."""
+        words = [self.model]
+        pairs = {"--data": self.data, "--size": self.size, "--channels": self.channels, "--shape": self.shape}
+        for name, value in {**pairs, "--ints": self.ints, "--loss": self.loss}.items():
+            words += [] if value is None else [name, str(value)]
+        words += [] if self.samples == _SAMPLES else ["--samples", str(self.samples)]
+        words += (["--centre"] if self.centre else []) + (["--eval"] if self.evaluate else [])
+        return shlex.join(words)
+
+    def _batch(self, seed: int) -> tuple[Tensor, str]:
+        import torch
+
+        made_up = [name for name, value in (("--shape", self.shape), ("--ints", self.ints)) if value is not None]
+        named = self.data is not None and self.data != "gaussian"
+        if len(made_up) > 1 or (made_up and named):
+            problem = f"{made_up[0]} and {'--data' if named else made_up[-1]} both say what the data are"
+            raise BadInput("--data", problem, "give one of --data, --shape, --ints")
+        if made_up and (self.size is not None or self.channels is not None or self.centre):
+            raise BadInput(made_up[0], "goes without --size, --channels and --centre", "leave them out")
+        generator = torch.Generator().manual_seed(seed)
+        if self.shape is not None:
+            shape = (self.samples, *_sides(self.shape))
+            _check_size(shape)
+            return torch.randn(shape, generator=generator), f"gaussian {self.shape}"
+        if self.ints is not None:
+            vocabulary, length = _vocabulary(self.ints)
+            _check_size((self.samples, length))
+            indices = torch.randint(vocabulary, (self.samples, length), generator=generator)
+            return indices, f"{length} random integers below {vocabulary}"
+        from initscope.data import load
+
+        options = {"size": self.size, "channels": self.channels, "seed": seed, "centre": self.centre}
+        images = load(self.data or "photos", count=self.samples, **options)  # type: ignore[arg-type]
+        return images.images, f"{images.source} {'x'.join(map(str, images.images.shape[1:]))}"
+
+
+_SAMPLES = 16
+
+
+def job_options(function: Callable[..., None]) -> Callable[..., None]:
+    """MODEL and the options of data and measurement, handed to the command as one `job` argument."""
+
+    @click.argument("model", metavar="MODEL")
+    @click.option("--data", default=None, metavar="NAME", help=f"{DATA_HELP} [default: photos]")
+    @click.option(
+        "--samples", type=click.IntRange(2), default=_SAMPLES, show_default=True, help="How many samples, 2 or more."
+    )
+    @click.option(
+        "--size", type=click.IntRange(1), default=None, help="Height and width [default: 32; files keep theirs]."
+    )
+    @click.option("--channels", type=click.IntRange(1), default=None, help="Channels [default: 3; files keep theirs].")
+    @click.option("--centre", is_flag=True, help="Subtract the mean of each channel.")
+    @click.option(
+        "--shape", default=None, metavar="3x224x224", help="Gaussian samples of this shape instead of --data."
+    )
+    @click.option(
+        "--ints", default=None, metavar="VOCAB:LENGTH", help="Random integers instead of --data, for token models."
+    )
+    @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Draws of the initialization.")
+    @click.option("--loss", default=None, metavar="NAME", help=f"{LOSS_HELP} [default: {LOSSES[0]}]")
+    @click.option("--eval", "evaluate", is_flag=True, help="Evaluation mode: batch norm uses its running statistics.")
+    @functools.wraps(function)
+    def with_job(settings: Settings, **options: Any) -> None:
+        job = Job(**{name: options.pop(name) for name in Job.__dataclass_fields__})
+        function(settings, job, **options)
+
+    return with_job
+
+
+def _on(model: nn.Module | Callable[[], nn.Module], device: torch.device) -> nn.Module | Callable[[], nn.Module]:
+    from torch import nn
+
+    if isinstance(model, nn.Module):
+        return model.to(device)
+    if device.type == "cpu":
+        return model
+    return lambda: model().to(device)
+
+
+def _sides(text: str) -> list[int]:
+    parts = text.lower().split("x")
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise BadInput(
+            "--shape", f"got '{text}', expected the sides of one sample", "write for example 3x224x224 or 128"
+        )
+    return [int(part) for part in parts]
+
+
+def _vocabulary(text: str) -> tuple[int, int]:
+    parts = text.split(":")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise BadInput("--ints", f"got '{text}', expected VOCAB:LENGTH", "write for example 50257:64")
+    return int(parts[0]), int(parts[1])
+
+
+def _check_size(shape: tuple[int, ...]) -> None:
+    import math
+
+    if math.prod(shape) > _MOST_NUMBERS:
+        raise BadInput(
+            "--shape", f"{' x '.join(map(str, shape))} numbers do not fit", "ask for fewer or smaller samples"
+        )

@@ -1,0 +1,260 @@
+"""`fix`: the best remedy for a model's weights, applied to a copy and measured again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from initscope.errors import BadInput
+from initscope.probe.batches import Batch, Loss, as_batch
+from initscope.probe.checking import build, check, check_model
+from initscope.probe.redraw import Redraw
+from initscope.probe.remedies.places import plan_of
+from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, Remedy
+from initscope.probe.remedies.screening import (
+    ALL,
+    Trials,
+    as_given,
+    chosen,
+    prescribe,
+    treated,
+    twin_of,
+    weight_candidates,
+)
+from initscope.probe.report import Report
+from initscope.probe.safekeeping import untouched
+from initscope.probe.thresholds import DEFAULT, Thresholds
+from initscope.probe.training import Training, check_targets, check_training, compare_training
+
+MARGIN = 0.1  # powers of ten by which the score must fall before weights are changed: less can be the luck of a draw
+CONFIRMED = 2  # of the best remedies of one draw, how many are measured again with all seeds before giving up
+_ORDER = ("healthy", "warn", "fail")
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """A copy of the model with the remedy applied, and the evidence.
+
+    `applied` is empty where nothing helped; then `model` has the weights of the original and `after` is `before`. The
+    remedies of `before` are all that were tried; those of `after` are what can be done next, measured on the new weights.
+    """
+
+    model: nn.Module
+    before: Report
+    after: Report
+    applied: tuple[Remedy, ...]
+    message: str
+    training: Training | None
+    seconds: float = field(compare=False)
+
+    def save(self, path: str | Path) -> Path:
+        """The weights as a safetensors file; `safetensors.torch.load_model(model, path)` puts them into a model."""
+        from safetensors.torch import save_model
+
+        path = Path(path)
+        if not path.parent.is_dir() or path.is_dir():
+            raise BadInput("save", f"cannot write {path}", "name a file in a folder that exists")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            save_model(self.model, str(temporary), {"initscope": self.message})
+            temporary.replace(path)
+        except OSError as error:
+            raise BadInput("save", f"cannot write {path} ({error.strerror})", "choose another place") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists."""
+        return {
+            "message": self.message,
+            "applied": [asdict(r) for r in self.applied],
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "training": None if self.training is None else self.training.to_dict(),
+            "seconds": self.seconds,
+        }
+
+    def summary(self) -> str:
+        """What was done and what it changed, in a few lines."""
+        lines = [self.message]
+        old, new = Health.of(self.before), Health.of(self.after)
+        for text, was, now in (
+            ("angle between samples at the output, degrees", old.angle_deg, new.angle_deg),
+            ("activations against the data, worst layer", old.norm_ratio, new.norm_ratio),
+            ("gradient against the output's, worst layer", old.grad_norm_ratio, new.grad_norm_ratio),
+        ):
+            lines.append(f"{text}: {_short(was)} -> {_short(now)}" if self.applied else f"{text}: {_short(was)}")
+        if self.training is not None:
+            first, second = self.training.before, self.training.after
+            lines.append(f"loss after {self.training.steps} steps: {_short(first.final)} -> {_short(second.final)}")
+        further = [r for r in self.after.remedies if r.changes != "weights" and (r.improvement or 0) > MARGIN]
+        lines += [f"next: {r.name}: {r.description}" for r in further[:1]]
+        return "\n".join(lines)
+
+
+def fix(
+    model: nn.Module | Callable[[], nn.Module],
+    batch: Any,
+    *,
+    target: Any = None,
+    loss: Loss | None = None,
+    seeds: int = 3,
+    seed: int = 0,
+    remedy: str | None = "auto",
+    train_steps: int = 0,
+    lr: float | None = None,
+    train: bool = True,
+    dropout: bool = False,
+    thresholds: Thresholds = DEFAULT,
+    shell: str | None = None,
+) -> Fixed:
+    """Tries every remedy on copies, applies the best one for the weights to a copy, and measures that with all seeds.
+
+    model, batch, target, loss, seeds, seed, train, dropout, thresholds: as for `check`. remedy: "auto", or the name of the
+    only one to try, or two names joined by "+". train_steps: trains a copy of the model before and after for so many steps;
+    lr: at this learning rate instead of the best of three. shell: how the command line names model and data, for commands.
+
+    Weights change only if the score (`Health`) falls by 0.1 and the verdict gets no worse; "auto" leaves healthy models alone.
+    Frozen weights, embeddings and weights that are zero on purpose stay. The model itself is left as it was.
+
+    >>> import torch
+    >>> net = nn.Sequential(*(m for _ in range(12) for m in (nn.Linear(64, 64), nn.ReLU())))
+    >>> fixed = fix(net, torch.randn(16, 64, generator=torch.Generator().manual_seed(0)), seeds=1)
+    >>> fixed.before.verdict, len(fixed.applied), Health.of(fixed.after).score < Health.of(fixed.before).score
+    ('fail', 1, True)
+    """
+    started = time.perf_counter()
+    conditions = Conditions(loss=loss, seed=seed, train=train, dropout=dropout, thresholds=thresholds)
+    first = model if isinstance(model, nn.Module) else build(model, seed)
+    check_model(first)
+    with untouched(first, seed):
+        given = as_batch(batch, first, target)
+        check_training(train_steps, lr)
+        before = check(model, as_given(given), target=given.target, seeds=seeds, **conditions.for_check())
+        if train_steps and before.failure is None:
+            check_targets(before.loss)
+        work = _Work(first, None if isinstance(model, nn.Module) else model, given, conditions, before, shell)
+        fixed = work.fixed(remedy or "auto")
+        if train_steps and before.failure is None:
+            pair = (first, fixed.model, batch, given)
+            curves = compare_training(*pair, steps=train_steps, loss=loss, lr=lr, seed=seed)
+            fixed = replace(fixed, training=curves)
+    return replace(fixed, seconds=time.perf_counter() - started)
+
+
+class _Work:
+    """One call of `fix`: what is known about the model, and the steps from there to an answer."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        factory: Callable[[], nn.Module] | None,
+        batch: Batch,
+        conditions: Conditions,
+        before: Report,
+        shell: str | None,
+    ) -> None:
+        self.model, self.batch, self.conditions, self.shell = model, batch, conditions, shell
+        self.before, self.redraw = before, Redraw(model, factory)
+
+    def fixed(self, remedy: str) -> Fixed:
+        if self.before.failure is not None:
+            return self._unchanged(f"the forward pass fails ({self.before.failure}); no remedy was tried")
+        able = weight_candidates(plan_of(self.model, self.batch, self.conditions), self.conditions)
+        wanted = self._best(able) if remedy == "auto" else [self._named(remedy, able)]
+        if remedy == "auto" and self.before.verdict == "healthy":
+            return self._unchanged("the model is healthy; its weights stay as they are")
+        tried = ""
+        for candidate in wanted:
+            twin, after = self._confirmed(candidate)
+            if self._better(after):
+                return self._changed(candidate, twin, after)
+            tried = (
+                f"{candidate.name} was tried with {after.seeds} seed{'s' * (after.seeds > 1)}: {self._scores(after)}; "
+            )
+        return self._unchanged(f"{tried}no change of the weights helps, they stay as they are")
+
+    def _best(self, able: Sequence[Candidate]) -> list[Candidate]:
+        """Everything is tried; the candidates that did best with one draw."""
+        self.before = replace(self.before, remedies=self._prescribed(self.model, self.before, ALL))
+        good = [r for r in self.before.remedies if r.changes == "weights" and (r.improvement or 0) >= MARGIN]
+        return [chosen(r.name, able) for r in good[:CONFIRMED]]
+
+    def _named(self, name: str, able: Sequence[Candidate]) -> Candidate:
+        """What the user asked for is the only thing tried."""
+        hint = "; prescribe(model, batch) measures those for data and architecture, apply_remedy applies them"
+        candidate = chosen(name, able, hint)
+        tried = Trials(self.model, self.batch, self.conditions, self.shell).remedy(candidate)
+        self.before = replace(self.before, remedies=(tried,))
+        return candidate
+
+    def _confirmed(self, candidate: Candidate) -> tuple[nn.Module, Report]:
+        """The treated copy, and its report over all seeds: for each, the model's own new draw, treated."""
+        seed = self.conditions.seed
+        twin = treated(self.model, self.batch, candidate, seed)
+        numbers = iter(range(self.before.seeds))
+
+        def drawn() -> nn.Module:
+            number = next(numbers)
+            if number == 0:
+                return twin
+            other = self.redraw.draw(seed + number)
+            if candidate.treat is not None:
+                candidate.treat(other, self.batch, seed + number)
+            return other
+
+        options = self.conditions.for_check()
+        after = check(drawn, as_given(self.batch), target=self.batch.target, seeds=self.before.seeds, **options)
+        notes = [note for note in after.notes if not note.startswith("other seeds")]
+        if after.seeds > 1:
+            notes.append(f"other seeds: {self.redraw.how}, then {candidate.name}")
+        return twin, replace(after, notes=tuple(notes))
+
+    def _prescribed(self, model: nn.Module, report: Report, changes: Sequence[Changes]) -> tuple[Remedy, ...]:
+        return prescribe(
+            model,
+            as_given(self.batch),
+            report,
+            target=self.batch.target,
+            conditions=self.conditions,
+            changes=changes,
+            shell=self.shell,
+        )
+
+    def _better(self, after: Report) -> bool:
+        gain = Health.of(self.before).score - Health.of(after).score
+        return gain >= MARGIN and _ORDER.index(after.verdict) <= _ORDER.index(self.before.verdict)
+
+    def _scores(self, after: Report) -> str:
+        return f"score {Health.of(self.before).score:.2f} -> {Health.of(after).score:.2f}"
+
+    def _changed(self, candidate: Candidate, twin: nn.Module, after: Report) -> Fixed:
+        effect = Effect(Health.of(self.before), Health.of(after))
+        known = next((r for r in self.before.remedies if r.name == candidate.name), None)
+        command = known.command if known is not None else ""
+        applied = Remedy(candidate.name, "weights", candidate.description, command, effect, applied=True)
+        others = tuple(r for r in self.before.remedies if r.name != candidate.name)
+        further = self._prescribed(twin, after, ("data", "architecture"))
+        return Fixed(
+            model=twin,
+            before=replace(self.before, remedies=(applied, *others)),
+            after=replace(after, remedies=further),
+            applied=(applied,),
+            message=f"{candidate.name}: {self.before.verdict} -> {after.verdict}, {self._scores(after)}",
+            training=None,
+            seconds=0.0,
+        )
+
+    def _unchanged(self, message: str) -> Fixed:
+        return Fixed(twin_of(self.model), self.before, self.before, (), message, None, 0.0)
+
+
+def _short(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"

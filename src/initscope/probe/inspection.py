@@ -1,0 +1,174 @@
+"""One forward and one backward pass of a model, measured at every step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from initscope.probe.batches import Batch, Loss, total_loss
+from initscope.probe.measure import BatchGeometry, batch_geometry, dead_fraction, saturated_fraction
+from initscope.probe.safekeeping import prepare, untouched
+from initscope.probe.theory import Capture, Predicted, Theory, capture, pairs_of
+from initscope.probe.trace import Call, Recorder, Step
+
+SHIFT = 7919  # between the random numbers of the model and those of the loss
+
+
+@dataclass(eq=False)
+class Look:
+    """What was measured at one step; None where the samples could not be told apart by the first axis."""
+
+    values: BatchGeometry | None
+    units: int  # values per sample
+    finite: bool
+    dead: float | None = None
+    saturated: float | None = None
+    gradient: BatchGeometry | None = None
+    predicted: Predicted | None = None
+
+    @property
+    def rms(self) -> float:
+        """Root mean square over units and samples."""
+        if self.values is None:
+            return math.nan
+        return float(self.values.norm.square().mean().sqrt()) / math.sqrt(max(self.units, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightGradient:
+    """Norms of one parameter and of the loss's gradient by it."""
+
+    name: str
+    shape: tuple[int, ...]
+    weight: float
+    gradient: float
+
+
+@dataclass(eq=False)
+class Inspection:
+    """All steps of one pass, in execution order; `failure` says where a forward pass stopped."""
+
+    steps: list[Step[Look]]
+    data: Look
+    weights: list[WeightGradient] = field(default_factory=list)
+    loss: str = ""
+    failure: str | None = None
+    notes: dict[str, str] = field(default_factory=dict)  # step -> why it has no theory
+    numbers: bool = True  # the data are numbers, not indices
+
+    @property
+    def last_gradient(self) -> BatchGeometry | None:
+        """The gradient nearest to the loss."""
+        return next((s.observed.gradient for s in reversed(self.steps) if s.observed.gradient is not None), None)
+
+    @property
+    def reference(self) -> Look:
+        """What later steps are compared with: the data, or, where it is indices, the first values made of it."""
+        return self.data if self.numbers or not self.steps else self.steps[0].observed
+
+
+def inspect_model(
+    model: nn.Module,
+    batch: Batch,
+    *,
+    seed: int = 0,
+    loss: Loss | None = None,
+    train: bool = True,
+    dropout: bool = False,
+    backward: bool = True,
+    theory: bool = True,
+) -> Inspection:
+    """Runs the model once on the batch, forwards and backwards, and leaves it as it was."""
+    watch = _Watch(batch, backward, theory)
+    recorder: Recorder[Look] = Recorder(model, (batch.arguments, batch.keywords), watch.see, watch.merge)
+    result = Inspection(recorder.steps, _look(batch.data, batch.samples, None, False))
+    result.numbers = batch.data.is_floating_point()
+    with untouched(model, seed):
+        prepare(model, train=train, dropout=dropout)
+        try:
+            with recorder.watching():
+                output = batch.run(model)
+        except Exception as error:
+            if recorder.observing:
+                raise
+            result.failure = f"{recorder.place or 'the model'}: {type(error).__name__}: {error}"
+            return result
+        if watch.theory is not None:
+            result.notes = watch.theory.notes
+        if backward:
+            value, result.loss = total_loss(output, batch, loss, seed + SHIFT)
+            del output
+            try:
+                result.weights = _backward(model, value)
+            except RuntimeError as error:
+                result.failure = f"backward pass: {error}"
+    return result
+
+
+class _Watch:
+    """Looks at each result while it is there, and lets the theory take the same step."""
+
+    def __init__(self, batch: Batch, backward: bool, theory: bool) -> None:
+        self.samples, self.backward = batch.samples, backward
+        self.pairs = pairs_of(batch.samples)
+        self.theory = Theory(batch.data, self.pairs) if theory else None
+        self._last: Capture | None = None
+
+    def see(self, call: Call, values: Tensor) -> Look:
+        look = _look(values, self.samples, call, self.backward)
+        if self.theory is not None:
+            self._last = capture(values, self.pairs) if len(values) == self.samples and look.finite else None
+            look.predicted = self.theory.step(call, self._last)
+        return look
+
+    def merge(self, call: Call, look: Look) -> Look:
+        """Several pointwise calls turned out to be one step, which ends in the values seen last."""
+        if self.theory is not None:
+            look.predicted = self.theory.step(call, self._last)
+        return look
+
+
+def _look(values: Tensor, samples: int, call: Call | None, backward: bool) -> Look:
+    rows = rows_of(values, samples)
+    geometry = None if rows is None else batch_geometry(rows)
+    finite = bool(torch.isfinite(geometry.norm).all()) if geometry is not None else bool(torch.isfinite(values).all())
+    look = Look(geometry, values.numel() // samples, finite)
+    if call is not None and call.kind == "activation":
+        look.dead = dead_fraction(values)
+        if call.operation.limits is not None:
+            look.saturated = saturated_fraction(values, *call.operation.limits)
+    if backward and rows is not None and values.requires_grad:
+
+        def hook(gradient: Tensor) -> None:
+            rows = rows_of(gradient, samples)
+            look.gradient = None if rows is None else batch_geometry(rows)
+
+        values.register_hook(hook)  # type: ignore[no-untyped-call]
+    return look
+
+
+def rows_of(values: Tensor, samples: int) -> Tensor | None:
+    """(samples, ...): the first axis, or the second, or a first axis that windows or tokens were folded into."""
+    if not values.is_floating_point():
+        values = values.detach().double()
+    if values.ndim > 0 and len(values) == samples:
+        return values
+    if values.ndim > 0 and len(values) and len(values) % samples == 0:
+        return values.detach().reshape(samples, -1)
+    if values.ndim > 1 and values.shape[1] == samples:
+        return values.detach().transpose(0, 1)
+    return None
+
+
+def _backward(model: nn.Module, value: Tensor) -> list[WeightGradient]:
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if not named or not value.requires_grad:
+        return []
+    gradients = torch.autograd.grad(value, [p for _, p in named], allow_unused=True)
+    return [
+        WeightGradient(name, tuple(p.shape), float(p.detach().norm()), 0.0 if g is None else float(g.norm()))
+        for (name, p), g in zip(named, gradients, strict=True)
+    ]

@@ -1,0 +1,233 @@
+"""Where a model's weights are: which parameter is the matrix or filter of which call, in which layout, between which activations.
+
+Found in the trace, not in the classes of modules: a weight is what a dense or convolution call multiplies the data by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from initscope.probe.batches import Batch
+from initscope.probe.remedies.gains import ONE, UnitMoments, unit_moments
+from initscope.probe.remedies.remedy import Conditions
+from initscope.probe.safekeeping import prepare, untouched
+from initscope.probe.trace import INPUT, Call, Recorder
+from initscope.weights import Fans
+
+Layout = Literal["out-in", "in-out", "transposed"]
+_PASSES_ON = ("norm", "dropout", "pooling", "shift", "scale", "select")  # between a weight and its activation
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One weight: its name, how it lies in memory, and what comes before and after it.
+
+    `shape` is (out, in/groups, *kernel) whatever the layout; `stride` is the product of the strides of a transposed
+    convolution, whose outputs see only one in `stride` of the taps, and 1 otherwise.
+    """
+
+    name: str
+    call: Call
+    layout: Layout
+    shape: tuple[int, ...]
+    groups: int
+    stride: int
+    bias: str | None
+    before: UnitMoments  # of the activation that feeds it
+    after: UnitMoments  # of the activation that it feeds
+
+    @property
+    def fans(self) -> Fans:
+        return Fans(inputs=self.shape[1], outputs=self.shape[0] // self.groups, taps=math.prod(self.shape[2:]))
+
+    @property
+    def gain(self) -> float:
+        """fan_in · Var(w) that keeps the second moment of units: 1 / E f(z)², z standard normal, f the activation after it."""
+        return 1 / self.after.square
+
+    def to_layout(self, weight: Tensor) -> Tensor:
+        """From (out, in/groups, *kernel) to how the parameter lies."""
+        if self.layout == "in-out":
+            return weight.T
+        if self.layout == "transposed":
+            blocks = weight.reshape(self.groups, -1, *weight.shape[1:]).transpose(1, 2)
+            return blocks.flatten(0, 1)
+        return weight
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The calls of a model on a batch, its weight sites in execution order, and the weights that are left alone, with reasons."""
+
+    calls: tuple[Call, ...]
+    sites: tuple[Site, ...]
+    left_alone: dict[str, str]
+
+    @cached_property
+    def consumers(self) -> dict[int, list[Call]]:
+        return consumers_of(self.calls)
+
+    def ancestors(self, index: int) -> set[int]:
+        """All calls that a call's result depends on, itself included."""
+        found: set[int] = set()
+        waiting = [index]
+        while waiting:
+            i = waiting.pop()
+            if i != INPUT and i not in found:
+                found.add(i)
+                waiting += self.calls[i].inputs
+        return found
+
+
+def plan_of(model: nn.Module, batch: Batch, conditions: Conditions) -> Plan:
+    """Runs the model once and reads its weights off the calls; the model is left as it was."""
+    calls = traced(model, batch, conditions)
+    names = {id(p): name for name, p in model.named_parameters(remove_duplicate=False)}
+    embedded = {name for call in calls if call.kind == "embedding" for name in call.parameters}
+    consumers = consumers_of(calls)
+    sites: dict[str, Site] = {}
+    left: dict[str, str] = {}
+    for call in calls:
+        if call.kind not in ("dense", "conv"):
+            continue
+        used = _weight(call)
+        if used is None:
+            left.update(dict.fromkeys(call.parameters, f"{call.function} uses it in a way that is not known"))
+            continue
+        name = names[id(used.weight)]
+        reason = _reason(used, name in embedded)
+        if name in sites and sites[name].layout != used.layout:
+            reason = "two calls use it in different layouts"
+        if reason:
+            left[name] = reason
+        elif name not in sites:
+            before, after = preceding(call, calls), following(call, consumers)
+            sites[name] = Site(
+                name=name,
+                call=call,
+                layout=used.layout,
+                shape=_standard_shape(used),
+                groups=used.groups,
+                stride=used.stride,
+                bias=None if used.bias is None else names[id(used.bias)],
+                before=ONE if before is None else unit_moments(before, model),
+                after=ONE if after is None else unit_moments(after, model),
+            )
+    return Plan(tuple(calls), tuple(s for s in sites.values() if s.name not in left), left)
+
+
+def traced(model: nn.Module, batch: Batch, conditions: Conditions) -> list[Call]:
+    """The calls of one forward pass."""
+    recorder: Recorder[None] = Recorder(model, (batch.arguments, batch.keywords), lambda call, values: None)
+    with untouched(model, conditions.seed), torch.no_grad():
+        prepare(model, train=conditions.train, dropout=conditions.dropout)
+        with recorder.watching():
+            batch.run(model)
+    return [step.call for step in recorder.steps]
+
+
+def consumers_of(calls: Iterable[Call]) -> dict[int, list[Call]]:
+    """Which calls take the result of each."""
+    found: dict[int, list[Call]] = {}
+    for call in calls:
+        for i in dict.fromkeys(call.inputs):
+            found.setdefault(i, []).append(call)
+    return found
+
+
+def following(call: Call, consumers: dict[int, list[Call]]) -> Call | None:
+    """The activation that a weight's output goes into, past normalisation, dropout and pooling; None where it meets a sum."""
+    while True:
+        takers = consumers.get(call.index, [])
+        activation = next((c for c in takers if c.kind == "activation"), None)
+        if activation is not None or len(takers) != 1 or takers[0].kind not in _PASSES_ON:
+            return activation
+        call = takers[0]
+
+
+def preceding(call: Call, calls: Sequence[Call]) -> Call | None:
+    """The activation whose values a weight multiplies, past dropout."""
+    while len(call.inputs) == 1 and call.inputs[0] != INPUT:
+        call = calls[call.inputs[0]]
+        if call.kind == "activation":
+            return call
+        if call.kind != "dropout":
+            return None
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Use:
+    """How a call uses a weight."""
+
+    weight: Tensor
+    bias: Tensor | None
+    layout: Layout
+    groups: int = 1
+    stride: int = 1
+
+
+def _reason(used: _Use, embedded: bool) -> str:
+    """Why a weight is left alone; "" if it is not."""
+    if embedded:
+        return "it is also an embedding"
+    if not used.weight.requires_grad or (used.bias is not None and not used.bias.requires_grad):
+        return "it is frozen"
+    if not bool(used.weight.detach().any()):
+        return "it is zero, as somebody chose"
+    return ""
+
+
+def _weight(call: Call) -> _Use | None:
+    """What a dense or convolution call multiplies the data by; None if it is not one of the known ones."""
+
+    def argument(position: int, name: str, default: Any = None) -> Any:
+        if name in call.keywords:
+            return call.keywords[name]
+        return call.arguments[position] if len(call.arguments) > position else default
+
+    def tensor(position: int, name: str) -> Tensor | None:
+        value = argument(position, name)
+        return value if isinstance(value, Tensor) else None
+
+    weight, bias = tensor(1, "weight"), tensor(2, "bias")
+    if call.function == "linear" and weight is not None:
+        return _Use(weight, bias, "out-in")
+    if call.function.startswith("conv_transpose") and weight is not None:
+        stride = _product(argument(3, "stride", 1), weight.ndim - 2)
+        return _Use(weight, bias, "transposed", int(argument(6, "groups", 1)), stride)
+    if call.function.startswith("conv") and weight is not None:
+        return _Use(weight, bias, "out-in", int(argument(6, "groups", 1)))
+    if call.function == "addmm":
+        return _matrix(tensor(1, "mat1"), tensor(2, "mat2"), tensor(0, "input"))
+    if call.function in ("matmul", "mm"):
+        return _matrix(tensor(0, "input"), tensor(1, "other" if call.function == "matmul" else "mat2"), None)
+    return None
+
+
+def _matrix(left: Tensor | None, right: Tensor | None, bias: Tensor | None) -> _Use | None:
+    """x @ W holds its inputs in rows, W @ x in columns; stacks of matrices are not known."""
+    weight, layout = (right, "in-out") if right is not None else (left, "out-in")
+    if weight is None or weight.ndim != 2:
+        return None
+    return _Use(weight, bias, layout)  # type: ignore[arg-type]
+
+
+def _product(value: int | Sequence[int], count: int) -> int:
+    return math.prod([value] * count if isinstance(value, int) else value)
+
+
+def _standard_shape(used: _Use) -> tuple[int, ...]:
+    first, second, *kernel = used.weight.shape
+    if used.layout == "in-out":
+        return second, first
+    if used.layout == "transposed":
+        return second * used.groups, first // used.groups, *kernel
+    return first, second, *kernel

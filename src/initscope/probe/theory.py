@@ -1,0 +1,257 @@
+"""What an infinitely wide network would do beside what this one does, step by step.
+
+The states of `geometry` travel along the traced calls. Where a call has no theory, or none at a bearable cost, the values
+measured there become the new start, and what follows is exact given those. Around each prediction lies the interval that the
+finite width explains: given the input of the last weight layer the channels are independent, so the channels themselves tell
+by how much the mean defect (1 - cosine) of N of them varies; what varied before that layer is stretched by the slope of the
+map since.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from scipy.stats import t as student
+from torch import Tensor
+
+from initscope.errors import InitscopeError
+from initscope.geometry import Inputs, Side, State
+from initscope.geometry.state import Law
+from initscope.layers import Layer, Trace
+from initscope.networks.merging import add, concatenate
+from initscope.networks.prediction import geometry, totals
+from initscope.probe.trace import INPUT, Call
+from initscope.probe.translation import layer_for
+
+PAIRS = 8  # pairs of samples that the theory follows
+NUDGE = 1e-3  # relative change of the distances by which the slope of a step is found
+LEVEL = 0.95  # of the intervals
+ROUNDING = 64 * torch.finfo(torch.float32).eps ** 2  # defects below this are rounding, not geometry
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Variance of the logarithm of the mean defect, and how uncertain it is: `wobble` = Σ v²/ν over its independent parts.
+
+    A variance of N values of kurtosis κ has ν = 2N/(κ - 1) degrees of freedom; sums have variance²/wobble (Satterthwaite).
+    """
+
+    variance: float = 0.0
+    wobble: float = 0.0
+
+    def __add__(self, other: Noise) -> Noise:
+        return Noise(self.variance + other.variance, self.wobble + other.wobble)
+
+    def stretched(self, slope: float) -> Noise:
+        return Noise(self.variance * slope**2, self.wobble * slope**4)
+
+    @property
+    def reach(self) -> float:
+        """The factor between the middle and either end of the interval."""
+        if self.variance == 0:
+            return 1.0
+        freedom = max(1.0, self.variance**2 / self.wobble) if 0 < self.wobble < math.inf else 1.0
+        return math.exp(min(float(student.ppf(0.5 + LEVEL / 2, freedom)) * math.sqrt(self.variance), 700.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """What the theory needs of the measured values of one step: pairs at equal positions, and the spread over channels."""
+
+    state: State
+    defect: Tensor  # (pairs,)
+    noise: Noise  # of the mean defect over draws of N channels
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """The mean defect, 1 - cosine, over the pairs that theory gives, its interval for this width, what it starts from."""
+
+    defect: float
+    most: (
+        float  # the interval of the defect for this width, 95 %: symmetric in its logarithm, a ratio of sums is skewed
+    )
+    least: float
+    measured: float  # the mean defect of the same pairs in this network
+    rms: float  # root mean square of the units
+    given: str  # "" for the data, else the step whose measured values are the start
+
+    @property
+    def cosine(self) -> float:
+        return 1 - self.defect
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the mean cosine."""
+        return 1 - self.most, 1 - self.least
+
+    @property
+    def explained(self) -> bool:
+        """Whether the finite width explains how far the measured value is from the infinitely wide network's."""
+        return self.least <= self.measured <= self.most or max(self.defect, self.measured) < ROUNDING
+
+
+def pairs_of(samples: int) -> tuple[Tensor, Tensor]:
+    """Which samples form the pairs: neighbours around the circle, then second neighbours, at most `PAIRS`."""
+    first: list[int] = []
+    second: list[int] = []
+    for gap in range(1, samples):
+        for i in range(samples):
+            j = (i + gap) % samples
+            if len(first) < PAIRS and not (gap * 2 == samples and j < i) and gap * 2 <= samples:
+                first.append(i)
+                second.append(j)
+    return torch.tensor(first), torch.tensor(second)
+
+
+def capture(values: Tensor, pairs: tuple[Tensor, Tensor]) -> Capture | None:
+    """From values (n, c, h, w) or (n, d); None for other shapes."""
+    if values.ndim not in (2, 4) or not values.is_floating_point():
+        return None
+    x, y = (values.detach()[i.to(values.device)] for i in pairs)
+    state = Inputs(x.double(), y.double()).state() if x.numel() < 1 << 20 else Inputs(x.float(), y.float()).state()
+    a, b, d = totals(state)
+    defect = geometry(a.double(), b.double(), d.double())["defect"]
+    return Capture(_double(state), defect, _spread(x, y, defect))
+
+
+def _spread(x: Tensor, y: Tensor, defect: Tensor) -> Noise:
+    """N Var I_c over the squared mean defect, I_c = mean over pairs of |a_c - b_c|²/2 - (1 - cos)(|a_c|² + |b_c|²)/2.
+
+    a, b are the unit vectors of a pair and a_c, b_c their parts in channel c: 2 (1 - cos) = |a - b|², to first order in the
+    channels.
+    """
+    x, y = (t.flatten(2) if t.ndim == 4 else t[..., None] for t in (x, y))
+    a, b = (t / t.square().sum((1, 2), keepdim=True).sqrt() for t in (x, y))
+    apart, own_a, own_b = (t.square().sum(2).double() for t in (a - b, a, b))
+    share = apart / 2 - defect[:, None] / 2 * (own_a + own_b)
+    influence = share.nan_to_num().mean(0)
+    mean, count = float(defect.nanmean()), len(influence)
+    if count < 4 or not mean > 0:
+        return Noise() if mean == 0 else Noise(math.inf, math.inf)
+    variance = count * float(influence.var()) / mean**2
+    centred = influence - influence.mean()
+    square = float(centred.square().mean())
+    kurtosis = float(centred.pow(4).mean()) / square**2 if square > 0 else 3.0
+    return Noise(variance, variance**2 * max(kurtosis - 1, 1e-9) / (2 * count))
+
+
+class Theory:
+    """Runs along the calls of one trace, in order."""
+
+    def __init__(self, data: Tensor, pairs: tuple[Tensor, Tensor]) -> None:
+        self._pairs = pairs
+        self._states: dict[int, State | Inputs] = {}
+        self._given: dict[int, str] = {}
+        self._mixed: dict[int, frozenset[int]] = {INPUT: frozenset()}  # the weight layers whose channels the units are
+        self._own: dict[int, Noise] = {INPUT: Noise()}  # from the channels of the last weight layers
+        self._carried: dict[int, Noise] = {INPUT: Noise()}  # from all that was drawn before them
+        self.notes: dict[str, str] = {}
+        if data.ndim in (2, 4) and data.is_floating_point():
+            x, y = (data.detach()[i.to(data.device)].double() for i in pairs)
+            self._states[INPUT] = Inputs(x, y)
+            self._given[INPUT] = ""
+
+    def step(self, call: Call, seen: Capture | None) -> Predicted | None:
+        """The prediction for one call; without one, the measured values become the start of what follows."""
+        weights = layer_for(call) if call.kind in ("dense", "conv") else None
+        before = frozenset().union(*(self._mixed.get(i, frozenset()) for i in call.inputs))
+        self._mixed[call.index] = frozenset({call.index}) if call.kind in ("dense", "conv") else before
+        try:
+            advance = self._advance(call, weights)
+            state = None if advance is None else advance(1.0)
+        except (InitscopeError, RuntimeError) as error:
+            self.notes[call.name] = str(error)
+            state = advance = None
+        if state is None or advance is None or seen is None or not _matches(state, seen.state):
+            self._restart(call, seen)
+            return None
+        self._states[call.index] = state
+        self._given[call.index] = next((self._given[i] for i in call.inputs if self._given.get(i)), "")
+        defect = _mean_defect(state)
+        self._own[call.index] = seen.noise if self._mixed[call.index] else Noise()
+        self._carried[call.index] = self._carry(call, advance, defect)
+        reach = (self._own[call.index] + self._carried[call.index]).reach
+        measured = float(seen.defect.nanmean())
+        return Predicted(
+            defect, min(2.0, defect * reach), defect / reach, measured, _rms(state), self._given[call.index]
+        )
+
+    def _advance(self, call: Call, weights: Layer | None) -> Callable[[float], State | Inputs] | None:
+        """The step as a function of a factor on the distances that go in; None if there is no theory for it."""
+        if any(i not in self._states for i in call.inputs):
+            return None
+        states = [self._states[i] for i in call.inputs]
+        if call.kind == "residual" and call.function in ("add", "iadd", "radd") and len(states) == 2:
+            sets = [self._mixed[i] for i in call.inputs]
+            if sets[0] & sets[1] or not (sets[0] or sets[1]):
+                return None  # units that share weights are not independent
+            return lambda c: add(*(_nudged(s, c) for s in states))
+        if call.kind == "concat" and len({_positions(s) for s in states}) == 1:
+            whole = [s.state() if isinstance(s, Inputs) else s for s in states]
+            return lambda c: concatenate([_nudged(s, c) for s in whole])  # type: ignore[misc]
+        if call.kind == "dropout":
+            return lambda c: _nudged(states[0], c)
+        layer = weights if weights is not None else layer_for(call)
+        if layer is None or (layer.needs_all_positions and len(_positions(states[0])) > 0):
+            return None
+        return lambda c: layer.propagate(_nudged(states[0], c), Trace())
+
+    def _carry(self, call: Call, advance: Callable[[float], State | Inputs], defect: float) -> Noise:
+        """The variance that comes in, times the square of the step's slope d log defect_out / d log defect_in."""
+        drawn_here = call.kind in ("dense", "conv")
+        come = [self._carried[i] + self._own[i] if drawn_here else self._carried[i] for i in call.inputs]
+        before = max(come, key=lambda noise: noise.variance)
+        if before.variance == 0:
+            return Noise()
+        states = [self._states[i] for i in call.inputs]
+        change = max((_log_ratio(_mean_defect(_nudged(s, 1 + NUDGE)), _mean_defect(s)) for s in states), key=abs)
+        slope = _log_ratio(_mean_defect(advance(1 + NUDGE)), defect) / change if change else 0.0
+        return before.stretched(slope)
+
+    def _restart(self, call: Call, seen: Capture | None) -> None:
+        self._own[call.index] = self._carried[call.index] = Noise()
+        if seen is None:
+            return
+        law: Law = "gaussian" if call.kind in ("dense", "conv", "norm", "residual", "shift", "scale") else "other"
+        self._states[call.index] = replace(seen.state, law=law, draw=None, independent_units=True, alike=True)
+        self._given[call.index] = call.name
+
+
+def _nudged(state: State | Inputs, factor: float) -> State | Inputs:
+    if factor == 1.0:
+        return state
+    state = state.state() if isinstance(state, Inputs) else state
+    return replace(state, distance=state.distance * factor, before=None, tilts=())
+
+
+def _mean_defect(state: State | Inputs) -> float:
+    return float(geometry(*totals(state))["defect"].nanmean())
+
+
+def _log_ratio(a: float, b: float) -> float:
+    return math.log(a / b) if a > 0 and b > 0 else 0.0
+
+
+def _rms(state: State | Inputs) -> float:
+    a, b, _ = totals(state)
+    return math.sqrt(float(a.mean() + b.mean()) / 2)
+
+
+def _positions(state: State | Inputs) -> tuple[int, ...]:
+    return tuple(state.shape[1:]) if isinstance(state, Inputs) else state.positions
+
+
+def _matches(state: State | Inputs, seen: State) -> bool:
+    """The theory's shape is the measured one; a view in between may have moved channels to positions."""
+    shape = state.shape if isinstance(state, Inputs) else (state.channels, *state.positions)
+    flat = (seen.channels, *seen.positions)
+    return math.prod(shape) == math.prod(flat) and (shape == flat or len(shape) == 1 or flat[1:] == (1, 1))
+
+
+def _double(state: State) -> State:
+    sides = [Side(s.norm.double(), s.mean.double()) for s in (state.x, state.y)]
+    return replace(state, x=sides[0], y=sides[1], distance=state.distance.double(), shares=state.shares.double())

@@ -1,0 +1,268 @@
+"""From a traced call to the layer of initscope that has its theory, with the law of the weights that are really there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from initscope import activations
+from initscope.layers import (
+    Activate,
+    AveragePool,
+    Conv,
+    Dense,
+    GlobalAveragePool,
+    GroupNorm,
+    Layer,
+    LayerNorm,
+    MaxPool,
+    Scale,
+)
+from initscope.probe.trace import Call, Seen
+from initscope.weights import Fans, WeightLaw
+
+NOISE = 5.0  # standard errors by which the taps' variances must differ to count as different
+ZERO_SUM = 1e-4  # a filter sums to zero if its sum is this small beside the root of its size times its spread
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredWeights(WeightLaw):
+    """Weights known by their second moments: Var(w) and how it is spread over the taps, read off the tensor itself."""
+
+    weight: Tensor  # (out, in/groups, *kernel), or (out, in)
+    gaussian = True
+    name = "measured"
+
+    @cached_property
+    def second_moment(self) -> float:
+        return float(self.weight.detach().square().mean(dtype=torch.float64))
+
+    @cached_property
+    def centres_filters(self) -> bool:
+        rows = self.weight.detach().flatten(1)
+        size = rows.shape[1]
+        scale = math.sqrt(self.second_moment * size)
+        return size > 1 and scale > 0 and float(rows.sum(1).abs().max()) < ZERO_SUM * scale
+
+    @cached_property
+    def tap_variances(self) -> Tensor | None:
+        """Relative to their mean; None if they are equal but for sampling noise."""
+        if self.weight.ndim != 4 or self.centres_filters or self.weight[0, 0].numel() == 1:
+            return None
+        square = self.weight.detach().double().square()
+        each = square.mean((0, 1)).flatten()
+        noise = square.flatten(2).var((0, 1)).clamp_min(1e-300).div(square[:, :, 0, 0].numel()).sqrt()
+        if bool(((each - each.mean()).abs() <= NOISE * noise.max()).all()):
+            return None
+        return each / each.mean()
+
+    def variance(self, fans: Fans) -> float:
+        return self.second_moment
+
+    def taps(self, kernel: tuple[int, int]) -> Tensor | None:
+        return self.tap_variances
+
+    def gain(self, fans: Fans) -> float:
+        gain = fans.fan_in * self.second_moment
+        return gain * fans.fan_in / (fans.fan_in - 1) if self.centres_filters else gain
+
+    def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
+        order = torch.randperm(self.weight.numel(), generator=generator)
+        return self.weight.detach().flatten()[order].reshape(shape).to(dtype)
+
+
+def layer_for(call: Call) -> Layer | None:
+    """The layer whose theory describes the call; None if there is none.
+
+    Sums and concatenations are no single layer: `theory` joins the states of their operands itself.
+    """
+    translate = _TABLE.get(call.function)
+    if translate is None:
+        return None
+    try:
+        return translate(_Arguments(call))
+    except _Unknown:
+        return None
+
+
+class _Unknown(Exception):
+    """The call has options that the theory does not cover."""
+
+
+class _Arguments:
+    """The arguments of a call by name, whether they were passed by position or by keyword."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+    def get(self, position: int, name: str, default: Any = None) -> Any:
+        if name in self.call.keywords:
+            return self.call.keywords[name]
+        return self.call.arguments[position] if len(self.call.arguments) > position else default
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        data = self.get(0, "input")
+        if not isinstance(data, Seen):
+            raise _Unknown
+        return data.shape
+
+    def weight(self, position: int, name: str) -> Tensor:
+        value = self.get(position, name)
+        if not isinstance(value, Tensor):
+            raise _Unknown  # computed in the forward pass, or shared with the data
+        return value
+
+    def bias(self, position: int, name: str) -> float:
+        value = self.get(position, name)
+        if value is None:
+            return 0.0
+        if not isinstance(value, Tensor):
+            raise _Unknown
+        return float(value.detach().double().square().mean().sqrt())
+
+    def pair(self, position: int, name: str, default: int) -> tuple[int, int]:
+        value = self.get(position, name, default)
+        if value is None or (isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 0):
+            value = default
+        if isinstance(value, str):
+            raise _Unknown
+        pair = tuple(value) if isinstance(value, Sequence) else (value, value)
+        if len(pair) == 1:
+            pair = (pair[0], pair[0])
+        return int(pair[0]), int(pair[1])
+
+
+def _dense(a: _Arguments) -> Layer:
+    if len(a.input_shape) != 2:
+        raise _Unknown  # tokens: each position by itself
+    weight = a.weight(1, "weight")
+    return Dense(len(weight), weights=MeasuredWeights(weight), bias=a.bias(2, "bias"))
+
+
+def _conv(a: _Arguments) -> Layer:
+    weight = a.weight(1, "weight")
+    padding = a.get(4, "padding", 0)
+    kernel = (int(weight.shape[2]), int(weight.shape[3]))
+    if isinstance(padding, str):
+        margin: tuple[int, int] | None = None
+        style = "zero" if padding == "same" else "valid"
+    else:
+        margin, style = a.pair(4, "padding", 0), "zero"
+    return Conv(
+        len(weight),
+        kernel=kernel,
+        stride=a.pair(3, "stride", 1),
+        padding=style,  # type: ignore[arg-type]
+        margin=margin,
+        dilation=a.pair(5, "dilation", 1),
+        groups=int(a.get(6, "groups", 1)),
+        weights=MeasuredWeights(weight),
+        bias=a.bias(2, "bias"),
+    )
+
+
+def _window(a: _Arguments) -> tuple[int, int]:
+    kernel = a.pair(1, "kernel_size", 1)
+    stride = a.pair(2, "stride", kernel[0])
+    padding = a.pair(3, "padding", 0)
+    if kernel[0] != kernel[1] or stride[0] != stride[1] or padding != (0, 0) or a.get(4, "ceil_mode", False) is True:
+        raise _Unknown
+    return kernel[0], stride[0]
+
+
+def _global_mean(a: _Arguments) -> Layer:
+    size = a.get(1, "output_size")
+    flat = tuple(size) if isinstance(size, Sequence) else (size, size)
+    if len(a.input_shape) != 4 or flat != (1, 1):
+        raise _Unknown
+    return GlobalAveragePool()
+
+
+def _mean(a: _Arguments) -> Layer:
+    axes = a.get(1, "dim")
+    size = len(a.input_shape)
+    if size != 4 or not isinstance(axes, Sequence) or sorted(d % size for d in axes) != [2, 3]:
+        raise _Unknown
+    return GlobalAveragePool()
+
+
+def _layer_norm(a: _Arguments) -> Layer:
+    normalised = tuple(a.get(1, "normalized_shape"))
+    if normalised != a.input_shape[1:] or not _plain(a, 2, 3):
+        raise _Unknown
+    return LayerNorm(epsilon=float(a.get(4, "eps", 1e-5)))
+
+
+def _group_norm(a: _Arguments) -> Layer:
+    if not _plain(a, 2, 3):
+        raise _Unknown
+    return GroupNorm(int(a.get(1, "num_groups")), epsilon=float(a.get(4, "eps", 1e-5)))
+
+
+def _plain(a: _Arguments, weight: int, bias: int) -> bool:
+    """Whether a normalisation's own scale and shift do nothing, as at initialization."""
+    scale, shift = a.get(weight, "weight"), a.get(bias, "bias")
+    same = scale is None or (isinstance(scale, Tensor) and bool((scale == 1).all()))
+    return same and (shift is None or (isinstance(shift, Tensor) and bool((shift == 0).all())))
+
+
+def _scale(a: _Arguments) -> Layer:
+    factor = a.get(1, "other")
+    if not isinstance(factor, int | float):
+        raise _Unknown
+    return Scale(float(factor) if a.call.function in ("mul", "imul", "rmul") else 1 / float(factor))
+
+
+def _named(name: str) -> Callable[[_Arguments], Layer]:
+    return lambda a: Activate(activations.by_name(name))
+
+
+def _leaky(a: _Arguments) -> Layer:
+    return Activate(activations.leaky_relu(float(a.get(1, "negative_slope", 0.01))))
+
+
+def _elu(a: _Arguments) -> Layer:
+    return Activate(activations.elu(float(a.get(1, "alpha", 1.0))))
+
+
+def _gelu(a: _Arguments) -> Layer:
+    if a.get(1, "approximate", "none") != "none":
+        raise _Unknown
+    return Activate(activations.GELU)
+
+
+def _hardtanh(a: _Arguments) -> Layer:
+    ends = (float(a.get(1, "min_val", -1.0)), float(a.get(2, "max_val", 1.0)))
+    known = {(-1.0, 1.0): activations.HARDTANH, (0.0, 6.0): activations.RELU6}  # nn.ReLU6 is a hard tanh
+    if ends not in known:
+        raise _Unknown
+    return Activate(known[ends])
+
+
+_TABLE: dict[str, Callable[[_Arguments], Layer]] = {
+    "linear": _dense,
+    "conv2d": _conv,
+    "avg_pool2d": lambda a: AveragePool(*_window(a)),
+    "max_pool2d": lambda a: MaxPool(*_window(a)),
+    "adaptive_avg_pool2d": _global_mean,
+    "mean": _mean,
+    "layer_norm": _layer_norm,
+    "group_norm": _group_norm,
+    "leaky_relu": _leaky,
+    "elu": _elu,
+    "gelu": _gelu,
+    "hardtanh": _hardtanh,
+    **dict.fromkeys(("mul", "imul", "rmul", "div", "truediv"), _scale),
+    **{
+        name: _named(name)
+        for name in ("relu", "tanh", "sigmoid", "silu", "softplus", "selu", "mish", "hardswish", "relu6",
+                     "abs", "sin", "cos", "erf")
+    },
+}  # fmt: skip

@@ -1,0 +1,172 @@
+"""`check` from inside pytest, Lightning, Hugging Face Trainer, TensorBoard and Weights & Biases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from initscope.errors import BadInput, MissingExtra
+from initscope.probe import Thresholds, Unhealthy, check
+from initscope.probe.integrations import (
+    assert_healthy,
+    callbacks,
+    lightning_callback,
+    log_to_tensorboard,
+    log_to_wandb,
+    scalars,
+    trainer_callback,
+)
+from probe.models import he, mlp
+
+STRICT = Thresholds(angle=(180.0, 179.0))
+
+
+def _data(samples: int = 16) -> Tensor:
+    return torch.randn(samples, 32, generator=torch.Generator().manual_seed(0))
+
+
+def test_scalar_names_are_stable_and_follow_the_execution_order() -> None:
+    torch.manual_seed(0)
+    report = check(he(mlp(2)), _data(), seeds=1)
+    found = scalars(report)
+    assert found["initscope/verdict"] == 0.0
+    assert found["initscope/layers/001/angle_deg"] == report.layers[1].angle_deg
+    assert {name.split("/")[2] for name in found if name.startswith("initscope/layers/")} == {
+        "000",
+        "001",
+        "002",
+        "003",
+    }
+
+
+def test_tensorboard_reads_back_what_was_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    report = check(mlp(2), _data(), seeds=1)
+    with SummaryWriter(tmp_path) as writer:
+        log_to_tensorboard(report, writer)
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    wanted = scalars(report)
+    assert set(events.Tags()["scalars"]) == set(wanted)
+    name = "initscope/layers/000/norm_ratio"
+    assert events.Scalars(name)[0].value == pytest.approx(wanted[name], rel=1e-6)
+
+
+def test_wandb_gets_one_call() -> None:
+    calls: list[tuple[dict[str, float], int | None]] = []
+
+    class Run:
+        def log(self, values: dict[str, float], step: int | None = None) -> None:
+            calls.append((values, step))
+
+    report = check(mlp(2), _data(), seeds=1)
+    log_to_wandb(report, Run(), step=3)
+    assert calls == [(scalars(report), 3)]
+
+
+def test_the_helper_passes_healthy_models_and_fails_others() -> None:
+    torch.manual_seed(0)
+    assert assert_healthy(he(mlp(2)), _data(), seeds=1).verdict == "healthy"
+    with pytest.raises(AssertionError, match="degrees apart"):
+        assert_healthy(mlp(2), _data(), seeds=1, thresholds=STRICT)
+
+
+def test_the_fixture_is_the_helper(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import torch
+        from torch import nn
+
+        def test_good(healthy_initialization):
+            torch.manual_seed(0)
+            healthy_initialization(nn.Sequential(nn.Linear(8, 64), nn.ReLU()), torch.randn(8, 8), seeds=1)
+
+        def test_dead(healthy_initialization):
+            layer = nn.Linear(8, 64)
+            torch.nn.init.constant_(layer.bias, -1e6)
+            healthy_initialization(nn.Sequential(layer, nn.ReLU(), nn.Linear(64, 2)), torch.randn(8, 8), seeds=1)
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "initscope.pytest_plugin", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, failed=1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("stop", ["never", "fail"])
+def test_lightning_checks_at_the_start_of_fit(stop: Any, tmp_path: Path) -> None:
+    lightning = pytest.importorskip("lightning.pytorch")
+
+    class Module(lightning.LightningModule):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = mlp(2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.net(x)
+            return out
+
+        def training_step(self, batch: list[Tensor], index: int) -> Tensor:
+            return self(batch[0]).square().mean()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(_data(), torch.zeros(16).long()), batch_size=8)
+    callback = lightning_callback(stop=stop, thresholds=STRICT)
+    trainer = lightning.Trainer(
+        max_steps=1, callbacks=[callback], logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, accelerator="cpu", default_root_dir=tmp_path,
+    )  # fmt: skip
+    if stop == "fail":
+        with pytest.raises(Unhealthy):
+            trainer.fit(Module(), data)
+    else:
+        trainer.fit(Module(), data)
+    assert callback.report is not None
+    assert callback.report.samples == 8
+    assert [layer.name for layer in callback.report.layers] == ["net.0", "net.1", "net.2", "net.3"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hugging_face_trainer_checks_when_training_begins(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    model = transformers.BertForSequenceClassification(config)
+    rows = [{"input_ids": torch.randint(50, (6,)), "labels": torch.tensor(i % 2)} for i in range(8)]
+    callback = trainer_callback()
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=1, per_device_train_batch_size=4, report_to=[], use_cpu=True, save_strategy="no",
+        disable_tqdm=True,
+    )  # fmt: skip
+    trainer = transformers.Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[callback])
+    trainer.train()
+    assert callback.report is not None
+    assert callback.report.loss == "the model's own"
+    assert any("initscope/verdict" in entry for entry in trainer.state.log_history)
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr(callbacks, "import_module", missing)
+    with pytest.raises(MissingExtra, match="pip install lightning"):
+        lightning_callback()
+    with pytest.raises(MissingExtra, match="pip install transformers"):
+        trainer_callback()
+
+
+def test_an_unknown_rule_for_stopping_is_refused() -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(BadInput, match="'never'"):
+        trainer_callback(stop="always")  # type: ignore[arg-type]
