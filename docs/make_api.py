@@ -15,7 +15,7 @@ HEAD = """# API
 Made by `python docs/make_api.py` from the docstrings. What comes first is imported from `initscope` itself; the rooms
 below it hold what is needed less often.
 """
-ROOMS = ("activations", "weights", "data", "geometry", "bounds", "networks")
+ROOMS = ("activations", "weights", "data", "geometry", "finite", "bounds", "networks", "probe")
 
 
 def entry(name: str, thing: object) -> str:
@@ -23,7 +23,7 @@ def entry(name: str, thing: object) -> str:
     signature = ""
     if callable(thing):
         try:
-            signature = str(inspect.signature(thing))
+            signature = str(_with_short_defaults(inspect.signature(thing)))
         except ValueError:
             signature = "(...)"
     # Annotations are kept as text: take their quotes away, not those of defaults.
@@ -33,6 +33,25 @@ def entry(name: str, thing: object) -> str:
     text = inspect.getdoc(thing) or ""
     first = text.split("\n\n")[0].replace("\n", " ").strip()
     return f"- **`{name}`**`{signature}`: {first}" if signature else f"- **`{name}`**: {first}"
+
+
+def _with_short_defaults(signature: inspect.Signature) -> inspect.Signature:
+    """A default that is an object of ours is shown by its class, and its name if it has one."""
+
+    def short(parameter: inspect.Parameter) -> inspect.Parameter:
+        kind = type(parameter.default)
+        if not kind.__module__.startswith("initscope"):
+            return parameter
+        return parameter.replace(default=_Shown(f"{kind.__name__}({getattr(parameter.default, 'name', '')})"))
+
+    return signature.replace(parameters=[short(p) for p in signature.parameters.values()])
+
+
+class _Shown(str):
+    """A text that prints without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def is_documented(thing: object) -> bool:

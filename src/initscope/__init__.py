@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from initscope import activations, bounds, data, geometry, layers, networks, weights
+    from initscope import activations, bounds, data, finite, geometry, layers, networks, probe, weights
     from initscope.activations import Activation
+    from initscope.bounds import filters_for, width_for
     from initscope.errors import InitscopeError
-    from initscope.finite import Estimate, simulate
+    from initscope.finite import Estimate, simulate, simulate_gradients
     from initscope.layers import (
         Activate,
         AveragePool,
@@ -31,17 +32,20 @@ if TYPE_CHECKING:
         Upsample,
     )
     from initscope.networks import Concat, Residual, Sequential, Sum, kernel, parse, predict
+    from initscope.probe import check, fix
 
-_ROOMS = ("activations", "bounds", "data", "geometry", "layers", "networks", "weights")
+_ROOMS = ("activations", "bounds", "data", "finite", "geometry", "layers", "networks", "probe", "weights")
 _HOME = {
     "activations": ("Activation",),
+    "bounds": ("filters_for", "width_for"),
     "errors": ("InitscopeError",),
-    "finite": ("Estimate", "simulate"),
+    "finite": ("Estimate", "simulate", "simulate_gradients"),
     "layers": (
         "Activate", "AveragePool", "BatchNorm", "Conv", "Dense", "Dropout", "Flatten", "GlobalAveragePool",
         "GlobalMaxPool", "GroupNorm", "L2Pool", "LayerNorm", "MaxPool", "ReLU", "Upsample",
     ),
     "networks": ("Concat", "Residual", "Sequential", "Sum", "kernel", "parse", "predict"),
+    "probe": ("check", "fix"),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _HOME.items() for name in names}
 
@@ -71,15 +75,22 @@ __all__ = [
     "Upsample",
     "activations",
     "bounds",
+    "check",
     "data",
+    "filters_for",
+    "finite",
+    "fix",
     "geometry",
     "kernel",
     "layers",
     "networks",
     "parse",
     "predict",
+    "probe",
     "simulate",
+    "simulate_gradients",
     "weights",
+    "width_for",
 ]
 
 

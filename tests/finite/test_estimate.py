@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.stats import binom, sem, ttest_1samp
 
+from initscope.errors import BadInput
 from initscope.finite import Estimate
 
 
@@ -67,3 +68,15 @@ def test_to_dict_survives_json() -> None:
     estimate = Estimate.from_draws(samples(5, 3))
     document = json.loads(json.dumps(estimate.to_dict(), allow_nan=False))
     assert document == {"value": estimate.value.tolist(), "stderr": estimate.stderr.tolist(), "draws": 5}
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.1, 95, math.nan, True, "0.95", None])
+def test_a_level_is_between_nothing_and_all(level: float) -> None:
+    with pytest.raises(BadInput, match=r"level: got .*, expected a number between 0 and 1"):
+        Estimate.from_draws(samples(4, 3)).interval(level)
+
+
+def test_reach_is_half_the_interval() -> None:
+    estimate = Estimate.from_draws(samples(9, 3))
+    low, high = estimate.interval(0.8)
+    torch.testing.assert_close(2 * estimate.reach(0.8), high - low)

@@ -34,25 +34,74 @@ def small() -> Sequential:
     return Sequential(Conv(6, bias=0.2), Activate(RELU), GlobalAveragePool(), Dense(5))
 
 
-def test_estimates_are_the_means_over_sampled_networks() -> None:
+def by_hand(net: Sequential, x: Tensor, y: Tensor, draws: int, seed: int) -> dict[str, np.ndarray]:
+    """Squared norms, squared distances and products at the end of sampled networks, (draws, n)."""
+    rows = []
+    for draw in range(draws):
+        module = net.sample(tuple(x.shape[1:]), generator=generator(seed, draw), dtype=torch.float64)
+        u, v = (module(t).detach().numpy() for t in (x, y))
+        rows.append([(u * u).sum(1), (v * v).sum(1), ((u - v) ** 2).sum(1), (u * v).sum(1)])
+    return dict(zip("ABDP", np.array(rows).swapaxes(0, 1), strict=True))
+
+
+def test_moments_are_ratios_of_means_over_sampled_networks() -> None:
+    x, y = pairs(3, 2, 5, 5)
+    net, draws, seed = small(), 6, 17
+    last = simulate(net, x, y, draws=draws, seed=seed, materialise=True).layers[-1]
+    rows = by_hand(net, x, y, draws, seed)
+    a, b, d, p = (rows[k].mean(0) for k in "ABDP")
+    cosine = p / np.sqrt(a * b)
+    for name, truth in (("norm_x", a**0.5), ("norm_y", b**0.5), ("distance", d**0.5), ("cosine", cosine)):
+        np.testing.assert_allclose(getattr(last, name).value, truth, rtol=1e-12)
+    np.testing.assert_allclose(last.defect.value, 1 - cosine, rtol=1e-9)
+    np.testing.assert_allclose(last.angle.value, np.arccos(cosine), rtol=1e-9)
+    # Linearised by hand: ratio estimates vary like the means of these residuals.
+    residual = rows["P"] / np.sqrt(a * b) - cosine / 2 * (rows["A"] / a + rows["B"] / b)
+    root = math.sqrt(draws)
+    np.testing.assert_allclose(last.cosine.stderr, residual.std(0, ddof=1) / root, rtol=1e-9)
+    np.testing.assert_allclose(last.angle.stderr, residual.std(0, ddof=1) / root / np.sqrt(1 - cosine**2), rtol=1e-9)
+    np.testing.assert_allclose(last.distance.stderr, rows["D"].std(0, ddof=1) / root / 2 / d**0.5, rtol=1e-9)
+    np.testing.assert_allclose(last.norm_x.stderr, rows["A"].std(0, ddof=1) / root / 2 / a**0.5, rtol=1e-9)
+
+
+def test_networks_are_means_over_sampled_networks() -> None:
     x, y = pairs(3, 2, 5, 5)
     net, draws, seed = small(), 4, 17
-    found = simulate(net, x, y, draws=draws, seed=seed)
-    assert found.seed == seed
-    norms, distances, cosines = [], [], []
-    for draw in range(draws):
-        module = net.sample((2, 5, 5), generator=generator(seed, draw), dtype=torch.float64)
-        u, v = (module(t).detach().numpy() for t in (x, y))
-        norms.append(np.linalg.norm(u, axis=1))
-        distances.append(np.linalg.norm(u - v, axis=1))
-        cosines.append((u * v).sum(1) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1))
+    found = simulate(net, x, y, draws=draws, seed=seed, average="networks", materialise=True)
+    assert (found.seed, found.draws, found.average) == (seed, draws, "networks")
+    rows = by_hand(net, x, y, draws, seed)
+    cosines = rows["P"] / np.sqrt(rows["A"] * rows["B"])
     last = found.layers[-1]
-    for estimate, by_hand in ((last.norm_x, norms), (last.distance, distances), (last.cosine, cosines)):
-        np.testing.assert_allclose(estimate.value, np.mean(by_hand, axis=0), rtol=1e-12)
-        np.testing.assert_allclose(estimate.stderr, np.std(by_hand, axis=0, ddof=1) / math.sqrt(draws), rtol=1e-9)
+    for estimate, each in (
+        (last.norm_x, rows["A"] ** 0.5),
+        (last.distance, rows["D"] ** 0.5),
+        (last.cosine, cosines),
+        (last.angle, np.arccos(cosines)),
+    ):
+        np.testing.assert_allclose(estimate.value, each.mean(0), rtol=1e-9)
+        np.testing.assert_allclose(estimate.stderr, each.std(0, ddof=1) / math.sqrt(draws), rtol=1e-9)
         assert estimate.draws == draws
-    np.testing.assert_allclose(last.defect.value, 1 - np.mean(cosines, axis=0), rtol=1e-9)
-    np.testing.assert_allclose(last.angle.value, np.arccos(cosines).mean(0), rtol=1e-9)
+    np.testing.assert_allclose(last.defect.value, 1 - cosines.mean(0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1.0, 1e90])
+def test_standard_errors_survive_networks_that_vanish_or_explode(scale: float) -> None:
+    """Variances of squared norms of 1e±180 do not fit float64."""
+    x, y = pairs(2, 6)
+    plain, scaled = (simulate(Dense(8), c * x, c * y, draws=5).layers[-1] for c in (1.0, scale))
+    np.testing.assert_allclose(scaled.cosine.stderr, plain.cosine.stderr, rtol=1e-9)
+    np.testing.assert_allclose(scaled.norm_x.stderr, scale * plain.norm_x.stderr, rtol=1e-9)
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-6])
+def test_errors_of_nearly_parallel_pairs_are_accurate(gap: float) -> None:
+    """The defect of a pair that close is gap² times a number whose law does not depend on the gap."""
+    x, other = pairs(3, 12)
+    far, near = (simulate(Dense(8), x, x + g * other, draws=20).layers[-1] for g in (1e-2 * gap, gap))
+    for quantity, power in (("defect", 2), ("distance", 1)):
+        one, two = (getattr(layer, quantity) for layer in (far, near))
+        np.testing.assert_allclose(two.value, 1e2**power * one.value, rtol=1e-2)
+        np.testing.assert_allclose(two.stderr, 1e2**power * one.stderr, rtol=1e-2)
 
 
 def test_the_seed_decides_everything() -> None:
@@ -97,7 +146,7 @@ def test_one_dense_layer_has_the_lengths_and_cosines_of_gaussian_units(width: in
     """
     x, y = pairs(4, 9)
     net = Sequential(Dense(width))
-    found = simulate(net, x, y, draws=1500, seed=100).layers[-1]
+    found = simulate(net, x, y, draws=1500, seed=100, average="networks").layers[-1]
     exact = predict(net, x, y).layers[-1]
     shrink = mean_length(width)
     for quantity in ("norm_x", "norm_y", "distance"):
@@ -115,14 +164,11 @@ def test_one_dense_layer_has_the_lengths_and_cosines_of_gaussian_units(width: in
 )
 def test_one_layer_has_the_mean_squares_of_predict(layer: Layer) -> None:
     x, y = pairs(3, 2, 5, 5)
-    draws = 600
-    found = simulate(layer, x, y, draws=draws, seed=30).layers[-1]
+    found = simulate(layer, x, y, draws=600, seed=30).layers[-1]
     exact = predict(layer, x, y).layers[-1]
-    for quantity in ("norm_x", "norm_y", "distance"):
+    for quantity in ("norm_x", "norm_y", "distance", "cosine"):
         estimate = getattr(found, quantity)
-        squares = estimate.value**2 + estimate.stderr**2 * (draws - 1)  # the mean of squares over the draws
-        stderr = 2 * estimate.value * estimate.stderr
-        assert bool(((squares - getattr(exact, quantity) ** 2).abs() <= 4 * stderr).all())
+        assert bool(((estimate.value - getattr(exact, quantity)).abs() <= 4 * estimate.stderr).all())
 
 
 def test_names_and_shapes_are_those_of_predict() -> None:
@@ -150,7 +196,8 @@ def test_to_dict_survives_json() -> None:
     found = simulate(small(), x, y, draws=3, seed=9)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document == found.to_dict()
-    assert document["seed"] == 9
+    assert (document["seed"], document["draws"], document["average"]) == (9, 3, "moments")
+    assert (document["until"], document["reached"], document["level"]) == (None, None, 0.95)
     last = document["layers"][-1]
     assert set(last) == {"name", "shape", *QUANTITIES}
     assert last["shape"] == [5]
@@ -204,11 +251,20 @@ def test_a_zero_input_has_no_angle_and_says_so() -> None:
         assert getattr(last, quantity).value.isnan().tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("draws", [1, 0, -3, 2.5])
-def test_too_few_draws_are_refused(draws: int) -> None:
+WRONG = {
+    "draws": ([1, 0, -3, 2.5, True, "9"], r"draws is .*, expected a whole number of at least 2"),
+    "until": ([0, -0.1, math.nan, math.inf, "0.1", True], r"until is .*, expected a width greater than 0"),
+    "level": ([0, 1, 1.5, -0.5, math.nan, "0.95", True], r"level: got .*, expected a number between 0 and 1"),
+    "average": (["mean", None], r"average is .*; use 'moments' or 'networks'"),
+    "memory": ([0, -5, 1.5, "1GB"], r"memory: got .*, expected a positive whole number of bytes"),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, (values, _) in WRONG.items() for value in values])
+def test_wrong_arguments_are_refused_by_name_and_range(name: str, value: object) -> None:
     x, y = pairs(2, 3)
-    with pytest.raises(BadInput, match=f"draws is {draws}"):
-        simulate(Dense(2), x, y, draws=draws)
+    with pytest.raises(BadInput, match=WRONG[name][1]):
+        simulate(Dense(2), x, y, **{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", [0.5, "0", None, True])
@@ -226,3 +282,44 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
         simulate(Conv(2), x, y)
     with pytest.raises(BadInput, match="NaN"):
         simulate(Dense(2), x, y * math.nan)
+    with pytest.raises(BadInput, match="empty shape"):
+        simulate(Dense(2), x[:0], y[:0])
+    with pytest.raises(BadInput, match="expected a tensor"):
+        simulate(Dense(2), x.numpy(), y)  # type: ignore[arg-type]
+
+
+def test_too_little_memory_is_refused_before_the_work() -> None:
+    x, y = pairs(2, 3, 8, 8)
+    with pytest.raises(BadInput, match=r"simulate: needs about .* are allowed"):
+        simulate(Conv(64), x, y, memory=1000)
+
+
+def test_pairs_in_tiles_are_the_same_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large batches are cut: each draw is still one network for all pairs, whatever the memory."""
+    x, y = pairs(7, 2, 5, 5)
+    whole = simulate(small(), x, y, draws=3, materialise=True)
+    monkeypatch.setattr("initscope.finite.planning.TILE_BYTES", 5000)
+    for memory in (1 << 16, 1 << 30):
+        cut = simulate(small(), x, y, draws=3, memory=memory)
+        for one, two in zip(whole.layers, cut.layers, strict=True):
+            for quantity in QUANTITIES:
+                np.testing.assert_allclose(getattr(one, quantity).value, getattr(two, quantity).value, rtol=1e-10)
+
+
+def test_batch_norm_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = pairs(6, 2, 4, 4)
+    net = Sequential(Conv(3), BatchNorm())
+    whole = simulate(net, x, y, draws=2)
+    monkeypatch.setattr("initscope.finite.planning.TILE_BYTES", 500)
+    assert simulate(net, x, y, draws=2).to_dict() == whole.to_dict()
+
+
+def test_a_dead_network_leaves_the_moments_alone_and_has_no_angle_of_its_own() -> None:
+    """With two ReLU units a quarter of all networks map a given input to zero."""
+    x, y = pairs(2, 4)
+    net = Sequential(Dense(2), Activate(RELU))
+    assert not simulate(net, x, y, draws=40).layers[-1].cosine.value.isnan().any()
+    with pytest.warns(UndefinedSimilarity, match="some of the networks make an input zero"):
+        last = simulate(net, x, y, draws=40, average="networks").layers[-1]
+    assert last.cosine.value.isnan().all()
+    assert not last.norm_x.value.isnan().any()

@@ -10,6 +10,8 @@ import torch
 from scipy.stats import t as student
 from torch import Tensor
 
+from initscope.errors import BadInput
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -31,9 +33,33 @@ class Estimate:
         return cls(samples.mean(0), spread / math.sqrt(draws), draws)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
-        """A two-sided confidence interval for the mean (Student's t)."""
-        reach = float(student.ppf(0.5 + level / 2, max(self.draws - 1, 1))) * self.stderr
+        """A two-sided confidence interval for the mean, value ± reach (Student's t with draws - 1 degrees of freedom).
+
+        >>> low, high = Estimate(torch.tensor([2.0]), torch.tensor([1.0]), draws=2).interval(0.5)
+        >>> low, high
+        (tensor([1.]), tensor([3.]))
+        """
+        reach = self.reach(level)
         return self.value - reach, self.value + reach
+
+    def reach(self, level: float = 0.95) -> Tensor:
+        """Half the width of the interval."""
+        return student_quantile(self.draws, level) * self.stderr
 
     def to_dict(self) -> dict[str, Any]:
         return {"value": self.value.tolist(), "stderr": self.stderr.tolist(), "draws": self.draws}
+
+
+def student_quantile(draws: int, level: float) -> float:
+    """How many standard errors of a mean of `draws` values reach to the ends of its interval.
+
+    >>> round(student_quantile(100, 0.95), 3)
+    1.984
+    """
+    check_level(level)
+    return float(student.ppf(0.5 + level / 2, max(draws - 1, 1)))
+
+
+def check_level(level: object) -> None:
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise BadInput("level", f"got {level!r}, expected a number between 0 and 1", "pass for example level=0.95")
