@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import time
 
 import mpmath as mp
 import numpy as np
@@ -270,21 +269,6 @@ def test_curves_for_figures() -> None:
     bound = float(np.interp(-math.log(0.05), -np.log(curves.theorem1), np.log(curves.theorem1_widths)))
     assert math.exp(bound) == pytest.approx(found.theorem1.value, rel=0.02)
     assert failure_by_width(width_for(2, 0.5, 0.05, gain=1.95), gain=1.95).theorem1 == ()
-
-
-def seconds(depth: int, epsilon: float, delta: float) -> float:
-    """Processor time, the best of three: other work on the machine does not count."""
-    best = math.inf
-    for _ in range(3):
-        start = time.process_time()
-        width_for(depth, epsilon, delta)
-        best = min(best, time.process_time() - start)
-    return best
-
-
-def test_speed() -> None:
-    assert seconds(50, 0.5, 0.05) < 0.2
-    assert seconds(200, 0.01, 1e-9) < 1
 
 
 def test_extremes() -> None:

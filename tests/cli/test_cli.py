@@ -256,7 +256,7 @@ def test_process_exit_code_and_plain_text() -> None:
 
 
 def test_process_interrupted_leaves_no_file(tmp_path: Path) -> None:
-    arguments = ["kernel", "20x(conv3 tanh) gap", "--count", "60", "--size", "16", "--out", str(tmp_path / "K.npy")]
+    arguments = ["kernel", "20x(conv3 sin) gap", "--count", "300", "--size", "16", "--out", str(tmp_path / "K.npy")]
     process = subprocess.Popen([*START, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert "kernel" in process.stderr.readline()  # the estimate: the work begins

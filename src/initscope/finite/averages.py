@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Literal, Protocol
 
 import torch
@@ -14,9 +15,19 @@ from initscope.networks.prediction import geometry
 Average = Literal["moments", "networks"]
 _BLOCK = 1 << 17  # numbers of each side turned to float64 at once: copies stay in the cache
 
+_LOCAL = threading.local()
+
 # Rows of `Moments`: A, B, their sum S, T = A - B, and D.
 _A, _B, _S, _T, _D = range(5)
 _PAIRS = ((_A, _A), (_B, _B), (_S, _S), (_S, _T), (_S, _D), (_T, _T), (_T, _D), (_D, _D))
+
+
+def _room(size: int, device: torch.device) -> Tensor:
+    """Working memory of this thread, kept: fresh pages for every layer would cost as much as the sums."""
+    room: Tensor | None = getattr(_LOCAL, "room", None)
+    if room is None or room.device != device or len(room) < size:
+        room = _LOCAL.room = torch.empty(size, dtype=torch.float64, device=device)
+    return room[:size]
 
 
 @torch.no_grad()
@@ -29,7 +40,7 @@ def squares(both: Tensor) -> Tensor:
     sides = both.flatten(1).chunk(2)
     count, length = sides[0].shape
     rows, columns = max(1, min(count, _BLOCK // length)), min(length, _BLOCK)
-    work = torch.empty(3, rows, columns, dtype=torch.float64, device=both.device)  # x, y, x - y
+    work = _room(3 * rows * columns, both.device).view(3, rows, columns)  # x, y, x - y
     total = torch.zeros(3, count, dtype=torch.float64, device=both.device)
     for top in range(0, count, rows):
         for left in range(0, length, columns):

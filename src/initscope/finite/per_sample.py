@@ -150,7 +150,9 @@ def _(part: RandomConv2d, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
 
 def _weight_norms(part: nn.Module, h: Tensor, delta: Tensor) -> Tensor:
     """|∂ℓ/∂W| of each sample, (n,)."""
-    lengths = _norms(h) * _norms(delta)
+    lengths = _norms(h) * _norms(delta)  # OP eq. 19
+    if isinstance(part, nn.Linear) and h.ndim == 2:
+        return lengths
     # Of unit vectors, so that gradients whose squares leave the range of float32 are not lost.
     h, delta = _unit(h), _unit(delta)
     weights = _weights(part)

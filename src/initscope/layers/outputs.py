@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 # Time of one normal random number and of one operation of the QR factorisation, in operations of a matrix product (measured).
 _NORMAL, _REFLECTION = 500, 2
-_BLOCK = 128  # rows of the triangular product computed at once
+_BLOCK = 64  # rows of the triangular product computed at once
 _DEPENDENT = 1000  # a diagonal entry of R below this many roundings of its column: the input may repeat another
 
 
