@@ -48,7 +48,8 @@ def contraction(photos: Tensor) -> None:
     from pytorchcv.model_provider import get_model
 
     centred = photos - photos.mean(0)
-    print("\n| share of the contraction | pooling | activation | conv | angle before and after the last pooling | step that contracts most |")
+    columns = ("pooling", "activation", "conv", "angle before and after the last pooling", "step that contracts most")
+    print("\n| share of the contraction | " + " | ".join(columns) + " |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name in ("resnet20_cifar10", "resnet56_cifar10", "densenet40_k12_cifar10"):
         torch.manual_seed(0)

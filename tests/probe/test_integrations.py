@@ -94,7 +94,9 @@ def test_the_fixture_is_the_helper(pytester: pytest.Pytester) -> None:
             healthy_initialization(nn.Sequential(layer, nn.ReLU(), nn.Linear(64, 2)), torch.randn(8, 8), seeds=1)
         """
     )
-    result = pytester.runpytest_inprocess("-p", "initscope.pytest_plugin", "-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess(
+        "-p", "no:initscope", "-p", "initscope.pytest_plugin", "-p", "no:cacheprovider"
+    )
     result.assert_outcomes(passed=1, failed=1)
 
 

@@ -13,8 +13,9 @@ from initscope.networks import Concat, Residual, Sequential, Sum
 from initscope.networks.planning import budget, require_memory
 
 # Activations that travel together. A constant: if it followed the memory at hand, so would the last digits of the results.
-TILE_BYTES = 1 << 26
-_LIVE = 2  # a layer's input and output, and as much again for its temporaries
+TILE_BYTES = 1 << 24
+# Peak memory over the numbers counted here, measured: padded and reordered copies; going back, gradients and patches, too.
+_LIVE_FORWARD, _LIVE_BACKWARD = 4, 6
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,11 @@ def plan_draws(
     each = group * values * item
     tile = count if net.needs_joint_batch else max(1, min(count, TILE_BYTES // each))
     weights = sizes.weights if backward or tile < count else sizes.largest
-    needed = _LIVE * (tile * each + weights * item)
+    live = _LIVE_BACKWARD if backward else _LIVE_FORWARD
+    needed = live * tile * each + 2 * weights * item  # weights are drawn, then scaled
     allowed = budget(memory, inputs.device)
-    rest = "batch norm takes the whole batch at once: use fewer or smaller inputs" if tile > 1 else "use smaller inputs"
+    whole = "batch norm takes the whole batch at once: use fewer or smaller inputs"
+    rest = whole if net.needs_joint_batch else "use smaller inputs"
     require_memory(place, needed, allowed, f"{rest}, narrower layers, or raise memory")
     threads = 1 if inputs.device.type != "cpu" else torch.get_num_threads()
     return Plan(tile, max(1, min(threads, draws, allowed // needed)))

@@ -62,5 +62,7 @@ def drawing(work: Callable[[int, Callable[[], None]], Result], workers: int) -> 
         yield draws
     finally:
         draws.stop()
-        pool.shutdown(wait=True, cancel_futures=True)
-        torch.set_num_threads(threads)  # a worker's setting is also the one that new threads would start with
+        try:
+            pool.shutdown(wait=True, cancel_futures=True)
+        finally:
+            torch.set_num_threads(threads)  # a worker's setting is also the one that new threads would start with
