@@ -339,11 +339,13 @@ def test_widening_is_advised_where_the_width_explains_the_drift(monkeypatch: pyt
     assert "widen" not in [r.name for r in prescribe(he(mlp(2, 2000, 12)), x, wide, changes=("architecture",))]
 
 
-def test_remedies_are_ranked_by_the_measured_fall_of_the_score() -> None:
+def test_remedies_are_ranked_by_the_verdict_and_then_by_the_measured_fall_of_the_score() -> None:
     torch.manual_seed(0)
     found = prescribe(mlp(12, 64, 32), _batch(16, 32))
-    known = [r.improvement for r in found if r.improvement is not None]
-    assert known == sorted(known, reverse=True)
+    after = [r.effect.after for r in found if r.effect.after is not None]
+    known = [(("healthy", "warn", "fail").index(health.verdict), health.score) for health in after]
+    assert known == sorted(known)
+    assert len({verdict for verdict, _ in known}) > 1  # or the verdict could not show in the order
     assert all(r.improvement is None for r in found[len(known) :])
     best = found[0]
     assert best.effect.after is not None

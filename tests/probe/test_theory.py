@@ -11,10 +11,10 @@ from torch import nn
 from initscope.activations import RELU
 from initscope.layers import Activate, Conv, Dense
 from initscope.networks import Sequential, predict
-from initscope.probe import check
+from initscope.probe import check, inspection
 from initscope.probe.batches import as_batch
 from initscope.probe.inspection import inspect_model
-from initscope.probe.theory import LEVEL, Noise, pairs_of
+from initscope.probe.theory import LEVEL, Noise, capture, pairs_of
 from initscope.weights import Gaussian
 from probe.models import Functional, Residual, cnn, he, mlp
 from probe.stacks import STACKS
@@ -141,3 +141,63 @@ def test_pairs_are_distinct_and_none_is_with_itself() -> None:
         pairs = {frozenset(p) for p in zip(i.tolist(), j.tolist(), strict=True)}
         assert len(pairs) == len(i) == min(8, samples * (samples - 1) // 2)
         assert all(len(p) == 2 for p in pairs)
+
+
+@pytest.mark.parametrize("shape", [(10, 6, 5, 7), (10, 16, 40, 40), (10, 30)])
+@pytest.mark.parametrize("apart", [1.0, 1e-3])
+def test_a_capture_is_the_one_that_loops_find(shape: tuple[int, ...], apart: float) -> None:
+    """Defect, second moments and the spread over channels, pair by pair and channel by channel in float64."""
+    g = torch.Generator().manual_seed(3)
+    common = torch.randn(shape[1:], generator=g)
+    values = common + apart * torch.randn(shape, generator=g)
+    pairs = pairs_of(len(values))
+    found = capture(values, pairs)
+    assert found is not None
+    influence = torch.zeros(shape[1], dtype=torch.float64)
+    defects = []
+    for i, j in zip(*pairs, strict=True):
+        x, y = values[i].double(), values[j].double()
+        a, b = x / x.norm(), y / y.norm()
+        defect = (a - b).square().sum() / 2
+        defects.append(float(defect))
+        for c in range(shape[1]):
+            part = (a[c] - b[c]).square().sum() - defect * (a[c].square().sum() + b[c].square().sum())
+            influence[c] += part / 2 / len(pairs[0])
+    # The loop in float64 against sums in float32: rounding of the inputs' squares over the distance.
+    torch.testing.assert_close(found.defect, torch.tensor(defects, dtype=torch.float64), rtol=1e-4, atol=0)
+    expected = shape[1] * float(influence.var()) / (sum(defects) / len(defects)) ** 2
+    assert found.noise.variance == pytest.approx(expected, rel=1e-3)
+    x, y = (values[i].double() for i in pairs)
+    torch.testing.assert_close(found.state().distance[0], (x - y).square().mean(1), rtol=1e-5, atol=1e-12)
+    torch.testing.assert_close(found.state().x.norm[0], x.square().mean(1), rtol=1e-5, atol=1e-12)
+
+
+class _Skip(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.branch = nn.Conv2d(32, 32, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.branch(x)
+
+
+@pytest.mark.parametrize(("units", "known"), [(255, False), (256, True), (4096, True)])
+def test_steps_without_a_closed_form_are_drawn_within_the_budget_and_named_beyond_it(
+    units: int, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ReLU behind a skip sum of a ReLU'd and a linear branch has no closed form."""
+    torch.manual_seed(0)
+    model = he(nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), _Skip(), nn.ReLU()))
+    batch = as_batch(torch.randn(8, 3, 12, 12), nn.Identity())
+    a_unit = 2 * 8 * 10 * 10 * 2  # both sides of 8 pairs, 10 x 10 positions, two Gaussian parts
+    monkeypatch.setattr(inspection, "DRAWN", units * a_unit)
+    found = inspect_model(model, batch, backward=False)
+    assert [step.call.kind for step in found.steps] == ["conv", "activation", "conv", "residual", "activation"]
+    last = found.steps[-1].observed.predicted
+    assert (last is not None and last.explained and last.given == "") == known
+    assert any("not affordable" in note for note in found.notes.values()) == (not known)
+    full = inspect_model(model, batch, backward=False, theory="full").steps[-1].observed.predicted
+    assert full is not None
+    if last is not None:
+        # Moments of 256 or more units, averaged over 100 positions and 8 pairs.
+        assert last.defect == pytest.approx(full.defect, rel=4 * math.sqrt(2 / (units * 100)))

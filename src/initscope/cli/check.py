@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -31,8 +31,11 @@ all_option = click.option(
 @job_options
 @html_option
 @all_option
+@click.option("--full-theory", is_flag=True, help="Predict also the steps that take longer to predict than to measure.")
 @click.option("--no-remedies", is_flag=True, help="Do not try remedies on a model that is not healthy.")
-def command(settings: Settings, job: Job, html: Path | None, everything: bool, no_remedies: bool) -> None:
+def command(
+    settings: Settings, job: Job, html: Path | None, everything: bool, full_theory: bool, no_remedies: bool
+) -> None:
     """Norms, angles, gradients and rank of a batch after every step of MODEL, beside what theory predicts.
 
     Exit codes: 0 healthy or with warnings, 1 the verdict is fail, 2 bad input, also where the model stops on the batch.
@@ -41,7 +44,7 @@ def command(settings: Settings, job: Job, html: Path | None, everything: bool, n
     with users_code(settings.seed), progress_bar(settings) as bar:
         bar.add_task("check", total=None)
         subject = job.load(settings, LOSSES[0])
-        report = _measure(settings, job, subject, remedies=not no_remedies)
+        report = _measure(settings, job, subject, remedies=not no_remedies, theory="full" if full_theory else True)
     if html is not None:
         from initscope.report import write_check_page
 
@@ -71,7 +74,9 @@ def finish(report: Report) -> None:
         click.get_current_context().exit(FAILED)
 
 
-def _measure(settings: Settings, job: Job, subject: Subject, *, remedies: bool) -> Report:
+def _measure(
+    settings: Settings, job: Job, subject: Subject, *, remedies: bool, theory: bool | Literal["full"]
+) -> Report:
     from dataclasses import replace
 
     from torch import nn
@@ -80,7 +85,7 @@ def _measure(settings: Settings, job: Job, subject: Subject, *, remedies: bool) 
     from initscope.probe.checking import build
 
     options = {"loss": subject.loss, "seed": settings.seed, "train": not job.evaluate}
-    report = check(subject.model, subject.batch, seeds=job.seeds, **options)  # type: ignore[arg-type]
+    report = check(subject.model, subject.batch, seeds=job.seeds, theory=theory, **options)  # type: ignore[arg-type]
     if not remedies or report.verdict == "healthy" or report.failure is not None:
         return report
     model = subject.model if isinstance(subject.model, nn.Module) else build(subject.model, settings.seed)

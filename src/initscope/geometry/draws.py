@@ -157,6 +157,10 @@ def _distances(a: Tensor, b: Tensor, zipped: bool, all_positions: bool) -> Tenso
 
 def push(state: State, function: Callable[[Tensor], Tensor], channels: int, units: int, generator: Generator) -> State:
     """Draw units, send each through `function` (any number of units at once, position axes last), measure what comes out."""
+    if units < 1:
+        raise NoExactForm(
+            "draw", "there is no closed form, and drawing units is not affordable here", "allow more work"
+        )
 
     def draw(count: int, g: Generator) -> Tensor:
         return function(draw_units(state, count, g))

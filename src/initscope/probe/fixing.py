@@ -27,14 +27,13 @@ from initscope.probe.remedies.screening import (
     twin_of,
     weight_candidates,
 )
-from initscope.probe.report import Report
+from initscope.probe.report import SEVERITY, Report
 from initscope.probe.safekeeping import untouched
 from initscope.probe.thresholds import DEFAULT, Thresholds
 from initscope.probe.training import Training, check_targets, check_training, compare_training
 
 MARGIN = 0.1  # powers of ten by which the score must fall before weights are changed: less can be the luck of a draw
 CONFIRMED = 2  # of the best remedies of one draw, how many are measured again with all seeds before giving up
-_ORDER = ("healthy", "warn", "fail")
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,14 +170,18 @@ class _Work:
         wanted = self._best(able) if remedy == "auto" else [self._named(remedy, able)]
         if remedy == "auto" and self.before.verdict == "healthy":
             return self._unchanged("the model is healthy; its weights stay as they are")
-        tried = ""
+        tried, good = "", []
         for candidate in wanted:
             twin, after = self._confirmed(candidate)
             if self._better(after):
-                return self._changed(candidate, twin, after)
+                good.append((candidate, twin, after))
+                if after.verdict == "healthy":
+                    break
             tried = (
                 f"{candidate.name} was tried with {after.seeds} seed{'s' * (after.seeds > 1)}: {self._scores(after)}; "
             )
+        if good:
+            return self._changed(*min(good, key=lambda g: (SEVERITY[g[2].verdict], Health.of(g[2]).score)))
         return self._unchanged(f"{tried}no change of the weights helps, they stay as they are")
 
     def _best(self, able: Sequence[Candidate]) -> list[Candidate]:
@@ -230,7 +233,7 @@ class _Work:
 
     def _better(self, after: Report) -> bool:
         gain = Health.of(self.before).score - Health.of(after).score
-        return gain >= MARGIN and _ORDER.index(after.verdict) <= _ORDER.index(self.before.verdict)
+        return gain >= MARGIN and SEVERITY[after.verdict] <= SEVERITY[self.before.verdict]
 
     def _scores(self, after: Report) -> str:
         return f"score {Health.of(self.before).score:.2f} -> {Health.of(after).score:.2f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from initscope.probe.batches import Batch, Loss, total_loss
 from initscope.probe.measure import BatchGeometry, batch_geometry, dead_fraction, saturated_fraction
 from initscope.probe.safekeeping import prepare, untouched
-from initscope.probe.theory import Capture, Predicted, Theory, capture, pairs_of
+from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
 from initscope.probe.trace import Call, Recorder, Step
 
 SHIFT = 7919  # between the random numbers of the model and those of the loss
@@ -79,7 +80,7 @@ def inspect_model(
     train: bool = True,
     dropout: bool = False,
     backward: bool = True,
-    theory: bool = True,
+    theory: bool | Literal["full"] = True,
 ) -> Inspection:
     """Runs the model once on the batch, forwards and backwards, and leaves it as it was."""
     watch = _Watch(batch, backward, theory)
@@ -111,10 +112,11 @@ def inspect_model(
 class _Watch:
     """Looks at each result while it is there, and lets the theory take the same step."""
 
-    def __init__(self, batch: Batch, backward: bool, theory: bool) -> None:
+    def __init__(self, batch: Batch, backward: bool, theory: bool | Literal["full"]) -> None:
         self.samples, self.backward = batch.samples, backward
         self.pairs = pairs_of(batch.samples)
-        self.theory = Theory(batch.data, self.pairs) if theory else None
+        drawn = math.inf if theory == "full" else DRAWN
+        self.theory = Theory(batch.data, self.pairs, drawn) if theory else None
         self._last: Capture | None = None
 
     def see(self, call: Call, values: Tensor) -> Look:

@@ -15,6 +15,7 @@ from initscope.probe.theory import Predicted
 
 SCHEMA = "initscope.check/1"
 Status = Literal["healthy", "warn", "fail"]
+SEVERITY: dict[Status, int] = {"healthy": 0, "warn": 1, "fail": 2}
 
 
 class Unhealthy(InitscopeError, AssertionError):

@@ -23,12 +23,18 @@ from initscope.geometry.state import Law
 from initscope.layers import Layer, Trace
 from initscope.networks.merging import add, concatenate
 from initscope.networks.prediction import geometry, totals
+from initscope.probe.measure import CLOSE
 from initscope.probe.trace import INPUT, Call
 from initscope.probe.translation import layer_for
 
 PAIRS = 8  # pairs of samples that the theory follows
 NUDGE = 1e-3  # relative change of the distances by which the slope of a step is found
 LEVEL = 0.95  # of the intervals
+DRAWN = 1 << 24  # values that a check draws at most where a step has no closed form: about half a second
+FEWEST_UNITS, MOST_UNITS = (
+    256,
+    4096,
+)  # units drawn of each state: with fewer, their noise would bend the steps that follow
 ROUNDING = 64 * torch.finfo(torch.float32).eps ** 2  # defects below this are rounding, not geometry
 
 
@@ -61,9 +67,26 @@ class Noise:
 class Capture:
     """What the theory needs of the measured values of one step: pairs at equal positions, and the spread over channels."""
 
-    state: State
+    values: Tensor  # of the samples that are in pairs
+    pairs: tuple[Tensor, Tensor]
     defect: Tensor  # (pairs,)
     noise: Noise  # of the mean defect over draws of N channels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape[1:])
+
+    def state(self) -> State:
+        """The measured second moments, as the start of what follows."""
+        values = self.values.double() if self.values.numel() < 1 << 20 else self.values.float()
+        first, second = (i.to(values.device) for i in self.pairs)
+        norm, mean = (t.mean(1).double() for t in (values.square(), values))
+        distance = (values[first] - values[second]).square_().mean(1).double()
+        return State(
+            Side(norm[first][None], mean[first][None]), Side(norm[second][None], mean[second][None]),
+            distance[None], norm.new_ones(1), values.shape[1], tuple(values.shape[2:]),
+            zipped=True, all_positions=False, law="data", independent_units=False, alike=False,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,22 +134,42 @@ def capture(values: Tensor, pairs: tuple[Tensor, Tensor]) -> Capture | None:
     """From values (n, c, h, w) or (n, d); None for other shapes."""
     if values.ndim not in (2, 4) or not values.is_floating_point():
         return None
-    x, y = (values.detach()[i.to(values.device)] for i in pairs)
-    state = Inputs(x.double(), y.double()).state() if x.numel() < 1 << 20 else Inputs(x.float(), y.float()).state()
-    a, b, d = totals(state)
-    defect = geometry(a.double(), b.double(), d.double())["defect"]
-    return Capture(_double(state), defect, _spread(x, y, defect))
+    used = values.detach()[: int(max(pairs[0].max(), pairs[1].max())) + 1]
+    x, y, apart = _parts_in_channels(used, pairs)
+    defect = geometry(x.sum(1), y.sum(1), apart.sum(1))["defect"]
+    return Capture(used, pairs, defect, _spread(x, y, apart, defect))
 
 
-def _spread(x: Tensor, y: Tensor, defect: Tensor) -> Noise:
+def _parts_in_channels(values: Tensor, pairs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """|x_c|², |y_c|² and |x_c - y_c|² of every pair and channel, (pairs, c) in float64.
+
+    For images from a Gram matrix per channel, one reading of the values; where samples have come close, from differences.
+    """
+    first, second = (i.to(values.device) for i in pairs)
+    if values.ndim == 4 and values.numel() >= 1 << 16:
+        rows = values.float().flatten(2).transpose(0, 1)  # (c, n, h·w)
+        gram = (rows @ rows.transpose(1, 2)).double()
+        own = gram.diagonal(dim1=1, dim2=2).T  # (n, c)
+        x, y = own[first], own[second]
+        apart = x + y - 2 * gram[:, first, second].T
+        if bool((apart.sum(1) > CLOSE * (x + y).sum(1)).all()):
+            return x, y, apart
+    values = values.double() if values.numel() < 1 << 20 else values.float()
+    square, apart = values.square(), (values[first] - values[second]).square_()
+    own, apart = (t.double() if t.ndim == 2 else t.sum((2, 3)).double() for t in (square, apart))
+    return own[first], own[second], apart
+
+
+def _spread(x: Tensor, y: Tensor, apart: Tensor, defect: Tensor) -> Noise:
     """N Var I_c over the squared mean defect, I_c = mean over pairs of |a_c - b_c|²/2 - (1 - cos)(|a_c|² + |b_c|²)/2.
 
     a, b are the unit vectors of a pair and a_c, b_c their parts in channel c: 2 (1 - cos) = |a - b|², to first order in the
-    channels.
+    channels. Given are the squared parts of the vectors and of their difference, (pairs, c).
     """
-    x, y = (t.flatten(2) if t.ndim == 4 else t[..., None] for t in (x, y))
-    a, b = (t / t.square().sum((1, 2), keepdim=True).sqrt() for t in (x, y))
-    apart, own_a, own_b = (t.square().sum(2).double() for t in (a - b, a, b))
+    p, q = (t.sum(1, keepdim=True).sqrt() for t in (x, y))
+    gap = (q - p) / (p * q)  # |x_c/p - y_c/q|² = |x_c - y_c|²/pq + (|x_c|²/p - |y_c|²/q) (q - p)/pq
+    own_a, own_b = x / p.square(), y / q.square()
+    apart = apart / (p * q) + (x / p - y / q) * gap
     share = apart / 2 - defect[:, None] / 2 * (own_a + own_b)
     influence = share.nan_to_num().mean(0)
     mean, count = float(defect.nanmean()), len(influence)
@@ -140,15 +183,16 @@ def _spread(x: Tensor, y: Tensor, defect: Tensor) -> Noise:
 
 
 class Theory:
-    """Runs along the calls of one trace, in order."""
+    """Runs along the calls of one trace, in order. `drawn` is how many values may be drawn where closed forms end."""
 
-    def __init__(self, data: Tensor, pairs: tuple[Tensor, Tensor]) -> None:
-        self._pairs = pairs
+    def __init__(self, data: Tensor, pairs: tuple[Tensor, Tensor], drawn: float = DRAWN) -> None:
+        self._left = drawn
         self._states: dict[int, State | Inputs] = {}
         self._given: dict[int, str] = {}
         self._mixed: dict[int, frozenset[int]] = {INPUT: frozenset()}  # the weight layers whose channels the units are
         self._own: dict[int, Noise] = {INPUT: Noise()}  # from the channels of the last weight layers
         self._carried: dict[int, Noise] = {INPUT: Noise()}  # from all that was drawn before them
+        self._parts: dict[int, int] = {INPUT: 1}  # Gaussian parts that a unit is made of: the work of drawing one
         self.notes: dict[str, str] = {}
         if data.ndim in (2, 4) and data.is_floating_point():
             x, y = (data.detach()[i.to(data.device)].double() for i in pairs)
@@ -159,28 +203,50 @@ class Theory:
         """The prediction for one call; without one, the measured values become the start of what follows."""
         weights = layer_for(call) if call.kind in ("dense", "conv") else None
         before = frozenset().union(*(self._mixed.get(i, frozenset()) for i in call.inputs))
-        self._mixed[call.index] = frozenset({call.index}) if call.kind in ("dense", "conv") else before
+        gaussian = call.kind in ("dense", "conv")
+        self._parts[call.index] = 1 if gaussian else max(1, sum(self._parts.get(i, 1) for i in call.inputs))
+        self._mixed[call.index] = frozenset({call.index}) if gaussian else before
+        trace = Trace(units=self._affordable(call))
         try:
-            advance = self._advance(call, weights)
+            advance = self._advance(call, weights, trace)
             state = None if advance is None else advance(1.0)
         except (InitscopeError, RuntimeError) as error:
             self.notes[call.name] = str(error)
             state = advance = None
-        if state is None or advance is None or seen is None or not _matches(state, seen.state):
+        if state is None or advance is None or seen is None or not _matches(state, seen.shape):
             self._restart(call, seen)
             return None
+        if trace.simulated:
+            self._left -= trace.units * self._values(call)
         self._states[call.index] = state
         self._given[call.index] = next((self._given[i] for i in call.inputs if self._given.get(i)), "")
         defect = _mean_defect(state)
         self._own[call.index] = seen.noise if self._mixed[call.index] else Noise()
-        self._carried[call.index] = self._carry(call, advance, defect)
+        self._carried[call.index] = self._carry(call, None if trace.simulated else advance, defect)
         reach = (self._own[call.index] + self._carried[call.index]).reach
         measured = float(seen.defect.nanmean())
         return Predicted(
             defect, min(2.0, defect * reach), defect / reach, measured, _rms(state), self._given[call.index]
         )
 
-    def _advance(self, call: Call, weights: Layer | None) -> Callable[[float], State | Inputs] | None:
+    def _values(self, call: Call) -> int:
+        """How many values are drawn for one unit of what goes in."""
+        known = [self._states[i] for i in call.inputs if i in self._states]
+        return (
+            sum(self._parts[i] for i in call.inputs if i in self._parts)
+            * 2
+            * sum(
+                math.prod(_positions(s)) * (s.distance.shape[1] if isinstance(s, State) else len(s.x))
+                for s in known[:1]
+            )
+        )
+
+    def _affordable(self, call: Call) -> int:
+        """Units that may be drawn in this step; 0 if they would be too few to be of use."""
+        units = int(min(MOST_UNITS, self._left // max(self._values(call), 1)))
+        return units if units >= FEWEST_UNITS else 0
+
+    def _advance(self, call: Call, weights: Layer | None, trace: Trace) -> Callable[[float], State | Inputs] | None:
         """The step as a function of a factor on the distances that go in; None if there is no theory for it."""
         if any(i not in self._states for i in call.inputs):
             return None
@@ -198,15 +264,20 @@ class Theory:
         layer = weights if weights is not None else layer_for(call)
         if layer is None or (layer.needs_all_positions and len(_positions(states[0])) > 0):
             return None
-        return lambda c: layer.propagate(_nudged(states[0], c), Trace())
+        return lambda c: layer.propagate(_nudged(states[0], c), trace)
 
-    def _carry(self, call: Call, advance: Callable[[float], State | Inputs], defect: float) -> Noise:
-        """The variance that comes in, times the square of the step's slope d log defect_out / d log defect_in."""
+    def _carry(self, call: Call, advance: Callable[[float], State | Inputs] | None, defect: float) -> Noise:
+        """The variance that comes in, times the square of the step's slope d log defect_out / d log defect_in.
+
+        Drawn units cannot be nudged: their slope is taken as 1, its value for small defects.
+        """
         drawn_here = call.kind in ("dense", "conv")
         come = [self._carried[i] + self._own[i] if drawn_here else self._carried[i] for i in call.inputs]
         before = max(come, key=lambda noise: noise.variance)
         if before.variance == 0:
             return Noise()
+        if advance is None:
+            return before
         states = [self._states[i] for i in call.inputs]
         change = max((_log_ratio(_mean_defect(_nudged(s, 1 + NUDGE)), _mean_defect(s)) for s in states), key=abs)
         slope = _log_ratio(_mean_defect(advance(1 + NUDGE)), defect) / change if change else 0.0
@@ -217,7 +288,7 @@ class Theory:
         if seen is None:
             return
         law: Law = "gaussian" if call.kind in ("dense", "conv", "norm", "residual", "shift", "scale") else "other"
-        self._states[call.index] = replace(seen.state, law=law, draw=None, independent_units=True, alike=True)
+        self._states[call.index] = replace(seen.state(), law=law, draw=None, independent_units=True, alike=True)
         self._given[call.index] = call.name
 
 
@@ -245,13 +316,7 @@ def _positions(state: State | Inputs) -> tuple[int, ...]:
     return tuple(state.shape[1:]) if isinstance(state, Inputs) else state.positions
 
 
-def _matches(state: State | Inputs, seen: State) -> bool:
+def _matches(state: State | Inputs, flat: tuple[int, ...]) -> bool:
     """The theory's shape is the measured one; a view in between may have moved channels to positions."""
     shape = state.shape if isinstance(state, Inputs) else (state.channels, *state.positions)
-    flat = (seen.channels, *seen.positions)
     return math.prod(shape) == math.prod(flat) and (shape == flat or len(shape) == 1 or flat[1:] == (1, 1))
-
-
-def _double(state: State) -> State:
-    sides = [Side(s.norm.double(), s.mean.double()) for s in (state.x, state.y)]
-    return replace(state, x=sides[0], y=sides[1], distance=state.distance.double(), shares=state.shares.double())

@@ -12,11 +12,10 @@ from dataclasses import replace
 
 import torch
 
-from initscope.probe.report import LayerReport, Status
+from initscope.probe.report import SEVERITY, LayerReport, Status
 from initscope.probe.score import drifts, trunk
 from initscope.probe.thresholds import Thresholds
 
-_ORDER: dict[Status, int] = {"healthy": 0, "warn": 1, "fail": 2}
 _RESOLUTION = math.degrees(torch.finfo(torch.float32).eps)  # |a - b| < eps |a|
 
 Finding = tuple[Status, str]
@@ -37,7 +36,7 @@ def judge_all(rows: Sequence[LayerReport], limits: Thresholds) -> list[LayerRepo
         found = list(_findings(row, limits))
         if index in on_trunk and row.finite:
             found += [*_angle(row, kept.get(index), limits), *norms.get(index, []), *_gradient(row, limits)]
-        bad = sorted((f for f in found if f[0] != "healthy"), key=lambda f: -_ORDER[f[0]])
+        bad = sorted((f for f in found if f[0] != "healthy"), key=lambda f: -SEVERITY[f[0]])
         status: Status = bad[0][0] if bad else "healthy"
         judged.append(replace(row, status=status, reason="; ".join(why for _, why in bad)))
     return judged
@@ -47,7 +46,7 @@ def overall(rows: Sequence[LayerReport], failure: str | None) -> tuple[Status, s
     """The worst status, and the first layer that has it."""
     if failure is not None:
         return "fail", rows[-1].name if rows else None
-    worst: Status = max((r.status for r in rows), key=_ORDER.__getitem__, default="healthy")
+    worst: Status = max((r.status for r in rows), key=SEVERITY.__getitem__, default="healthy")
     if worst == "healthy":
         return worst, None
     return worst, next(r.name for r in rows if r.status == worst)

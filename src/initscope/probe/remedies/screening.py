@@ -15,7 +15,7 @@ from initscope.probe.remedies import data, modules, pooling, redrawn, rescaled, 
 from initscope.probe.remedies.places import Plan, plan_of
 from initscope.probe.remedies.redrawn import LAWS
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, NotPossible, Remedy
-from initscope.probe.report import Report
+from initscope.probe.report import SEVERITY, Report
 from initscope.probe.safekeeping import untouched
 
 ALL: tuple[Changes, ...] = ("weights", "data", "architecture")
@@ -57,8 +57,13 @@ def prescribe(
 
 
 def ranked(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    """By improvement, the largest first; what was not measured comes last."""
-    return tuple(sorted(remedies, key=lambda r: (r.improvement is None, -(r.improvement or 0.0))))
+    """By the verdict that they lead to, then by improvement, the largest first; what was not measured comes last."""
+
+    def place(remedy: Remedy) -> tuple[int, float]:
+        after = remedy.effect.after
+        return (len(SEVERITY), 0.0) if after is None else (SEVERITY[after.verdict], after.score)
+
+    return tuple(sorted(remedies, key=place))
 
 
 def candidates(
