@@ -49,7 +49,7 @@ class Activate(SingleLayer):
             return push(state, f, state.channels, trace.units, trace.generator)
 
         def distance(block: Block) -> Tensor:
-            if f.rung == "closed form":
+            if f.rung == "closed form" or block.distance.requires_grad:  # `evaluate` has no derivative
                 return f.distance(block.norm_a, block.norm_b, block.distance)
             value = f.evaluate(block.norm_a, block.norm_b, block.distance)
             scale = float(f.second_moment(state.x.norm.mean()).clamp_min(torch.finfo(torch.float32).tiny))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
 from torch import Generator, Tensor, nn
 
-from initscope.errors import BadInput
+from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State
 from initscope.weights import WeightLaw
 
@@ -30,6 +31,7 @@ class Trace:
     error: float = 0.0  # largest relative error estimate so far
     rung: Rung = "exact"  # the least certain way an answer came about so far
     notes: list[str] = field(default_factory=list)
+    shift: Callable[[Layer, State, State], State] | None = None  # changes the state behind every layer with weights
 
     def answer(self, rung: Rung, error: float) -> None:
         """An answer that is not a closed form: how it was found, and its relative error estimate."""
@@ -110,7 +112,12 @@ class SingleLayer(Layer):
             state = self._enter(state)
         else:
             self.output_shape((state.channels, *state.positions))
-        return self._exact(state, trace)
+        out = self._exact(state, trace)
+        if trace.shift is None:
+            return out
+        if state.distance.requires_grad and not out.distance.requires_grad:
+            raise NoExactForm(self.word, "its integral has no derivative here", "leave it out")
+        return trace.shift(self, state, out) if self.has_weights else out
 
     def _enter(self, inputs: Inputs) -> State:
         return inputs.state()

@@ -4,6 +4,7 @@ from initscope.networks.composition import Concat, Residual, Sequential, Sum
 from initscope.networks.kernels import KernelEstimate, kernel, kernel_estimate
 from initscope.networks.language import parse, unparse
 from initscope.networks.prediction import LayerGeometry, Prediction, predict
+from initscope.networks.tangent import tangent_kernel
 
 __all__ = [
     "Concat",
@@ -17,5 +18,6 @@ __all__ = [
     "kernel_estimate",
     "parse",
     "predict",
+    "tangent_kernel",
     "unparse",
 ]

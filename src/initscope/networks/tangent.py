@@ -1,0 +1,162 @@
+"""`tangent_kernel`: the matrix of inner products of a network's gradients by its weights, infinitely wide (NTK).
+
+The gradients of one unit's output for two inputs have the inner product Θ = Σ_l J_l[k_l]: k_l is what the weights of layer l
+contribute where they act, and J_l how a small change of the covariance there changes the covariance at the output, norms kept
+(for an activation f that factor is E f'(u) f'(v), by Price's theorem). So Θ is one derivative of the same propagation that
+gives the covariance: add τ k_l to the covariance behind every layer with weights, and take d/dτ at τ = 0. With a τ of its own
+for each pair of inputs, one backward pass gives all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from initscope.errors import BadInput, NoExactForm
+from initscope.geometry import Inputs, State, check_inputs
+from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
+from initscope.networks.composition import Concat, Residual, Sequential, Sum
+from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
+from initscope.networks.prediction import totals
+from initscope.networks.progress import Progress
+from initscope.networks.tiles import tiles
+from initscope.weights import Fans
+
+Parametrization = Literal["ntk", "standard"]
+_TWIN = "take finite.simulate_tangent"
+_LARGEST_TILE = 64  # images along one side; larger ones leave the cache
+
+
+def tangent_kernel(
+    net: Layer,
+    x: Tensor,
+    y: Tensor | None = None,
+    *,
+    parametrization: Parametrization = "ntk",
+    dtype: torch.dtype | None = None,
+    memory: int | None = None,
+    progress: Progress | None = None,
+) -> Tensor:
+    """The tangent kernel over all pairs of x (n, ...) and y (m, ...): the mean over output units and positions, (n, m).
+
+    "ntk": weights are written as √Var(w) ω with ω of variance 1 and the gradient is by ω, so that the kernel has a limit;
+    "standard": the gradient is by w itself, as PyTorch takes it, at the widths that the layers have. Layers that have no
+    closed form, and batch norm, which couples the pairs, are refused.
+
+    >>> from initscope.layers import Activate, Dense
+    >>> from initscope.activations import RELU
+    >>> net = Sequential(Dense(100), Activate(RELU), Dense(1))
+    >>> tangent_kernel(net, torch.eye(2, dtype=torch.float64) * 2**0.5) * torch.pi  # J0 + J1
+    tensor([[12.5664,  2.0000],
+            [ 2.0000, 12.5664]], dtype=torch.float64)
+    """
+    check_inputs(x, y, zipped=False)
+    if parametrization not in get_args(Parametrization):
+        raise BadInput("tangent_kernel", f"parametrization is {parametrization!r}", "choose 'ntk' or 'standard'")
+    if dtype not in (None, torch.float32, torch.float64):
+        raise BadInput("tangent_kernel", f"dtype is {dtype}", "use torch.float32 or torch.float64")
+    net = net if isinstance(net, Sequential) else Sequential(net)
+    net.output_shape(tuple(x.shape[1:]))
+    _require_closed_forms(net, x)
+    dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
+    x, other = x.detach().to(dtype), (x if y is None else y).detach().to(dtype)
+    out = x.new_empty(len(x), len(other))
+    side = _tile(net, x, len(other), memory)
+    work = tiles(len(x), len(other), side, y is None)
+    for done, (rows, columns) in enumerate(work):
+        if progress is not None:
+            progress(done, len(work))
+        out[rows, columns] = _tangents(net, x[rows], other[columns], parametrization)
+    if progress is not None:
+        progress(len(work), len(work))
+    return out.triu() + out.triu(1).T if y is None else out
+
+
+def _require_closed_forms(net: Sequential, x: Tensor) -> None:
+    if net.needs_joint_batch:
+        raise NoExactForm("tangent_kernel", "batch norm couples the inputs", f"use layer norm, or {_TWIN}")
+    if any(isinstance(part, Dropout) for part in _parts(net)):
+        raise NoExactForm("tangent_kernel", "dropout gives an input another network each time", "leave it out")
+    if simulates(net, x):
+        problem = "some layer has no closed form on this network, its units would have to be drawn"
+        raise NoExactForm("tangent_kernel", problem, f"leave it out, or {_TWIN}")
+
+
+def _parts(layer: Layer) -> Iterator[Layer]:
+    yield layer
+    for part in layer.parts if isinstance(layer, Sequential | Sum | Concat | Residual) else ():
+        yield from _parts(part)
+
+
+def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
+    """Images along one side of a tile: everything between the first and the last layer is kept for the way back."""
+    shape, allowed = tuple(x.shape[1:]), budget(memory, x.device)
+    each = entry_bytes(net, shape, x.dtype) * max(1, len(parameters(net, shape)))
+    output = 2 * len(x) * m * x.element_size()
+    require_memory("tangent_kernel", output + each, allowed, "use smaller or fewer inputs, or raise memory")
+    return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), _LARGEST_TILE))
+
+
+def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization) -> Tensor:
+    step = torch.zeros(len(x), len(y), dtype=x.dtype, device=x.device, requires_grad=True)
+    trace = Trace(shift=_Shift(step, parametrization))
+    with torch.enable_grad():
+        state = net.propagate(Inputs(x, y, zipped=False, all_positions=net.needs_all_positions), trace)
+        a, b, d = totals(state)
+        products = (a[:, None] + b - d) / 2
+        if not products.requires_grad:
+            return torch.zeros_like(products)  # no weights at all
+        (found,) = torch.autograd.grad(products.sum(), step)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Shift:
+    """Behind each layer with weights: the covariance plus τ times what those weights contribute to the tangent kernel."""
+
+    step: Tensor  # τ, (n, m)
+    parametrization: Parametrization
+
+    def __call__(self, layer: Layer, before: State, after: State) -> State:
+        block = after.cross()
+        own = (block.norm_a + block.norm_b - block.distance) / 2  # by ω: the covariance itself, bias and all
+        if self.parametrization == "standard":
+            assert isinstance(layer, Dense | Conv)
+            weight, bias = variances(layer, before.channels if isinstance(layer, Conv) else before.units)
+            own = (own - (bias or 0.0)) / weight + (0.0 if bias is None else 1.0)
+        step = self.step.reshape(1, *self.step.shape, *(1,) * (own.ndim - 3))
+        return replace(after, distance=after.distance - 2 * step * own)
+
+
+def variances(layer: Dense | Conv, inputs: int) -> tuple[float, float | None]:
+    """Of the layer's weights and of its biases, None without biases; `inputs`: channels, or units of a dense layer's input."""
+    if (
+        layer.weights.centres_filters
+        or layer.weights.taps(layer.window.kernel if isinstance(layer, Conv) else (1, 1)) is not None
+    ):
+        raise NoExactForm(
+            layer.word,
+            f"{layer.weights.name} weights are not independent",
+            "use another weight law, or the exact kernel with parametrization='ntk'",
+        )
+    fans = layer.fans(inputs) if isinstance(layer, Conv) else Fans(inputs, layer.width)
+    return layer.weights.variance(fans), None if layer.bias_law is None else layer.bias_law.variance(fans)
+
+
+def parameters(layer: Layer, shape: Shape) -> list[tuple[Dense | Conv, Shape]]:
+    """The layers with weights and the shape of what they get, in the order in which `sample` makes their modules."""
+    if isinstance(layer, Residual):
+        layer = layer.sum
+    if isinstance(layer, Sum | Concat):
+        return [found for branch in layer.branches for found in parameters(branch, shape)]
+    if isinstance(layer, Sequential):
+        found = []
+        for part in layer.layers:
+            found += parameters(part, shape)
+            shape = part.output_shape(shape)
+        return found
+    return [(layer, shape)] if isinstance(layer, Dense | Conv) else []
