@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
-from initscope.activations import ERF, RELU, TANH
+from initscope.activations import ERF, RELU, TANH, leaky_relu
 from initscope.errors import BadInput, NoExactForm
 from initscope.finite import simulate_tangent
-from initscope.layers import Activate, BatchNorm, Conv, Dense, Dropout, GlobalAveragePool, GlobalMaxPool, Layer, ReLU
-from initscope.networks import Sequential, kernel, tangent_kernel
+from initscope.layers import (
+    Activate,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    Layer,
+    ReLU,
+)
+from initscope.networks import Sequential, kernel, tangent, tangent_kernel
+from initscope.networks.fused import compiled_path
 from initscope.weights import Gaussian, ZeroSum
 from laws.table import LAYERS, Case
 
@@ -123,6 +136,49 @@ def test_tiles_and_types_give_the_same() -> None:
     tangent_kernel(net, x, memory=4 << 20, progress=lambda done, total: steps.append((done, total)))
     assert steps[0][0] == 0
     assert steps[-1][0] == steps[-1][1] > 1
+
+
+STACKS: dict[str, list[Layer]] = {
+    "circular": [*(layer for _ in range(4) for layer in (Conv(8), ReLU())), Flatten(), Dense(1)],
+    "circular pooled": [Conv(8), ReLU(), GlobalAveragePool()],
+    "zero pooled": [
+        Conv(8, padding="zero", bias=0.3),
+        ReLU(),
+        Conv(6, 5, padding="zero"),
+        ReLU(),
+        GlobalAveragePool(),
+        Dense(3),
+    ],
+    "valid pooled": [
+        Conv(8, padding="valid"),
+        Conv(7, 5, padding="valid"),
+        ReLU(),
+        GlobalAveragePool(),
+        Dense(3, bias=0.2),
+    ],
+    "reflect": [Conv(8, padding="reflect"), Activate(leaky_relu(0.2)), Conv(8, padding="reflect")],
+    "dense": [*(layer for _ in range(4) for layer in (Dense(9, bias=0.1), ReLU())), Dense(1)],
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("parametrization", ["ntk", "standard"])
+def test_compiled_loops_give_the_same(name: str, parametrization: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The diagonal too, where the slope of ReLU's dual has a root: pairs that are equal must come out as equal."""
+    if compiled_path() is None:
+        pytest.skip("needs numba")
+    net = Sequential(*STACKS[name])
+    x = torch.rand(5, 3, 8, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64) - 0.3
+    x[1, :, :, :4] = 0.25  # equal patches at different positions
+    options: dict[str, Any] = {"parametrization": parametrization}
+    quick = [tangent_kernel(net, x.to(dtype), **options) for dtype in (torch.float64, torch.float32)]
+    beside = tangent_kernel(net, x[:2], x[2:], **options)
+    monkeypatch.setattr(tangent, "fast_plan", lambda *_: None)
+    slow = tangent_kernel(net, x, **options)
+    pooled = name == "zero pooled"  # carried as products, with half of the digits where patches are equal
+    torch.testing.assert_close(quick[0], slow, rtol=1e-8 if pooled else 1e-12, atol=0)
+    torch.testing.assert_close(quick[1].double(), slow, rtol=1e-6, atol=0)
+    torch.testing.assert_close(beside, slow[:2, 2:], rtol=1e-8 if pooled else 1e-12, atol=0)
 
 
 def test_a_linear_network_has_its_kernel_once_per_layer() -> None:

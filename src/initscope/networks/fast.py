@@ -13,16 +13,21 @@ from initscope.layers import Activate, Conv, Dense, Flatten, GlobalAveragePool, 
 from initscope.networks.composition import Sequential
 from initscope.networks.fused import (
     ConvStack,
+    Own,
     dense_kernel,
     dense_norms,
+    dense_tangents,
     estimate,
     mean_norms,
     pooled_kernel,
     pooled_norms,
     same_position_kernel,
+    stack_tangents,
 )
 from initscope.networks.progress import Progress
 from initscope.weights import Fans
+
+Variances = tuple[float, float | None]  # of the weights and of the biases, None without biases
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class FastPlan:
     stack: ConvStack | None  # None: dense layers on (flattened) inputs
     pooled: bool = False
     readout: tuple[float, float] = (1.0, 0.0)
+    variances: tuple[Variances, ...] = ()  # one for each layer with weights, the readout last
 
     def run(
         self, x: Tensor, y: Tensor | None, quantity: Literal["product", "distance"], progress: Progress | None
@@ -49,6 +55,23 @@ class FastPlan:
             out = run(self.stack, x, y, quantity=quantity, progress=progress)
         gain, bias = self.readout
         return out if self.readout == (1.0, 0.0) else gain * out + (bias if quantity == "product" else 0.0)
+
+    def tangents(self, x: Tensor, y: Tensor | None, standard: bool, progress: Progress | None) -> Tensor | None:
+        """The tangent kernel by ω or (standard) by w, in the type of x; None where the compiled loops cannot be used."""
+        shares = [_own(*v) if standard else Own() for v in self.variances]
+        layers = shares[: len(self.gains)]
+        if self.stack is None:
+            flat = None if y is None else y.flatten(1)
+            both = dense_tangents(self.gains, self.biases, self.slopes, layers, x.flatten(1), flat, progress)
+        else:
+            both = stack_tangents(self.stack, layers, x, y, self.pooled, progress)
+        if both is None:
+            return None
+        product, tangent = both[0], both[1]
+        if len(shares) > len(layers):
+            gain, bias = self.readout
+            tangent = gain * tangent + shares[-1].factor * (gain * product + bias) + shares[-1].offset
+        return tangent.to(x.dtype)
 
     def norms(self, x: Tensor) -> Tensor:
         """E h(x)² per unit, (n,) in float64."""
@@ -77,7 +100,7 @@ def fast_plan(net: Sequential, shape: tuple[int, ...]) -> FastPlan | None:
 
 
 def _dense_plan(layers: list[Layer], inputs: int) -> FastPlan | None:
-    gains, biases, slopes = [], [], []
+    gains, biases, slopes, variances = [], [], [], []
     i = 0
     while i < len(layers):
         layer = layers[i]
@@ -88,13 +111,14 @@ def _dense_plan(layers: list[Layer], inputs: int) -> FastPlan | None:
         gains.append(layer.weights.gain(fans))
         biases.append(_bias(layer, fans))
         slopes.append(1.0 if slope is None else slope)
+        variances.append(_variances(layer, fans))
         inputs = layer.width
         i += 1 if slope is None else 2
-    return FastPlan(tuple(gains), tuple(biases), tuple(slopes), None)
+    return FastPlan(tuple(gains), tuple(biases), tuple(slopes), None, variances=tuple(variances))
 
 
 def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
-    gains, biases, slopes, kernels, paddings = [], [], [], [], set()
+    gains, biases, slopes, variances, kernels, paddings = [], [], [], [], [], set()
     i = 0
     while i < len(layers) and isinstance(layer := layers[i], Conv):
         if not _simple(layer):
@@ -104,6 +128,7 @@ def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
         gains.append(layer.weights.gain(fans))
         biases.append(_bias(layer, fans))
         slopes.append(1.0 if slope is None else slope)
+        variances.append(_variances(layer, fans))
         kernels.append(layer.window.kernel[0])
         if kernels[-1] > 1:
             paddings.add(layer.padding)
@@ -115,11 +140,22 @@ def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
     if i < len(layers) and isinstance(last := layers[i], Dense) and not last.weights.centres_filters:
         fans = Fans(shape[0] if pooled else math.prod(shape), last.width)
         readout = (last.weights.gain(fans), _bias(last, fans))
+        variances.append(_variances(last, fans))
         i += 1
     if i < len(layers) or len(paddings) > 1:
         return None
     parts = (tuple(gains), tuple(biases), tuple(slopes))
-    return FastPlan(*parts, ConvStack(tuple(kernels), *parts, paddings.pop() if paddings else "valid"), pooled, readout)
+    stack = ConvStack(tuple(kernels), *parts, paddings.pop() if paddings else "valid")
+    return FastPlan(*parts, stack, pooled, readout, tuple(variances))
+
+
+def _variances(layer: Dense | Conv, fans: Fans) -> Variances:
+    return layer.weights.variance(fans), None if layer.bias_law is None else layer.bias_law.variance(fans)
+
+
+def _own(weight: float, bias: float | None) -> Own:
+    """(v - β²)/Var(w) by the weights, 1 by the bias."""
+    return Own(1 / weight, 0.0 if bias is None else 1 - bias / weight)
 
 
 def _bias(layer: Dense | Conv, fans: Fans) -> float:

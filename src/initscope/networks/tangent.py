@@ -20,6 +20,7 @@ from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
 from initscope.networks.composition import Concat, Residual, Sequential, Sum
+from initscope.networks.fast import fast_plan
 from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
@@ -64,6 +65,11 @@ def tangent_kernel(
     _require_closed_forms(net, x)
     dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
     x, other = x.detach().to(dtype), (x if y is None else y).detach().to(dtype)
+    fast = fast_plan(net, tuple(x.shape[1:]))
+    if fast is not None and 2 * fast.peak_bytes(x, len(other)) <= budget(memory, x.device):
+        quick = fast.tangents(x, None if y is None else other, parametrization == "standard", progress)
+        if quick is not None:
+            return quick
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
     work = tiles(len(x), len(other), side, y is None)

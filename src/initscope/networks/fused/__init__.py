@@ -11,17 +11,21 @@ from initscope.networks.fused.kernels import (
     pooled_norms,
     same_position_kernel,
 )
-from initscope.networks.fused.stack import ConvStack
+from initscope.networks.fused.stack import ConvStack, Own
+from initscope.networks.fused.tangents import dense_tangents, stack_tangents
 
 __all__ = [
     "ConvStack",
     "Estimate",
+    "Own",
     "compiled_path",
     "dense_kernel",
     "dense_norms",
+    "dense_tangents",
     "estimate",
     "mean_norms",
     "pooled_kernel",
     "pooled_norms",
     "same_position_kernel",
+    "stack_tangents",
 ]

@@ -119,8 +119,8 @@ def dense_kernel(
     distance = _is_distance(quantity)
     fans = (x.shape[1], *(1 for _ in gains[1:]))
     laws = make_laws(gains, biases, slopes, fans, distance)
-    x_norms = _dense_norms(gains, biases, slopes, x)[1].to(x.dtype)
-    y_norms = x_norms if y is None else _dense_norms(gains, biases, slopes, other)[1].to(x.dtype)
+    x_norms = dense_layer_norms(gains, biases, slopes, x)[1].to(x.dtype)
+    y_norms = x_norms if y is None else dense_layer_norms(gains, biases, slopes, other)[1].to(x.dtype)
     path = compiled_path() if x.device.type == "cpu" else None
     out = x.new_empty(len(x), len(other))
     for start in range(0, len(x), DENSE_BLOCK):
@@ -145,7 +145,7 @@ def dense_kernel(
 def dense_norms(gains: tuple[float, ...], biases: tuple[float, ...], slopes: tuple[float, ...], x: Tensor) -> Tensor:
     """`E h(x)²` per unit, the diagonal of the dense kernel: (n,) float64 for x (n, d)."""
     check_layers(gains, biases, slopes, len(gains))
-    return _dense_norms(gains, biases, slopes, _check(x, None, 2, "(n, d)")[0])[0]
+    return dense_layer_norms(gains, biases, slopes, _check(x, None, 2, "(n, d)")[0])[0]
 
 
 def mean_norms(stack: ConvStack, x: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ def _pooled_sums(stack: ConvStack, x: Tensor, y: Tensor, symmetric: bool, progre
     return sums
 
 
-def _dense_norms(
+def dense_layer_norms(
     gains: tuple[float, ...], biases: tuple[float, ...], slopes: tuple[float, ...], x: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Squared norms after the last layer, (n,), and |a| before each activation, (layers, n), in float64."""

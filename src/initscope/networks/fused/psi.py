@@ -23,23 +23,28 @@ from fractions import Fraction
 
 _SERIES_TERMS = 56  # terms fall like 2^-n n^-2.5 on [0, 1/2]
 DEGREE_32, DEGREE_64 = 5, 15
+SLOPE_DEGREE_32, SLOPE_DEGREE_64 = 6, 16
 
 
-def series() -> list[Fraction]:
-    """`c_n / (n + 3/2)` for `asin(sqrt q) = sum_n c_n q^(n + 1/2)`, so that `h(q) = (4/pi) sum_n of these q^n`."""
+def arcsine_series() -> list[Fraction]:
+    """`c_n` in `asin(sqrt q) = sum_n c_n q^(n + 1/2)`, so that `psi'(q) = (4/pi) sqrt(q) sum_n c_n q^n`."""
     terms, central = [], Fraction(1)  # (2n)! / (4^n n!²)
     for n in range(_SERIES_TERMS):
-        terms.append(central * Fraction(2, (2 * n + 1) * (2 * n + 3)))
+        terms.append(central / (2 * n + 1))
         central *= Fraction(2 * n + 1, 2 * n + 2)
     return terms
 
 
-def fit(degree: int) -> tuple[float, ...]:
-    """Power coefficients, lowest first, of the polynomial through h at Chebyshev points of [0, 1/2].
+def series() -> list[Fraction]:
+    """`c_n / (n + 3/2)`, so that `h(q) = (4/pi) sum_n of these q^n`."""
+    return [term * Fraction(2, 2 * n + 3) for n, term in enumerate(arcsine_series())]
+
+
+def fit(degree: int, terms: list[Fraction]) -> tuple[float, ...]:
+    """Power coefficients, lowest first, of 4/pi times the polynomial through the series at Chebyshev points of [0, 1/2].
 
     Both the interpolation and the change of basis cancel, so they are done in rational numbers and rounded once.
     """
-    terms = series()
     angles = [math.pi * (2 * i + 1) / (2 * degree + 2) for i in range(degree + 1)]
     nodes = [Fraction(round((1 + math.cos(angle)) * 2**14), 2**16) for angle in angles]
     newton = []
@@ -60,5 +65,7 @@ def fit(degree: int) -> tuple[float, ...]:
     return tuple(float(c * Fraction(4 / math.pi)) for c in power)
 
 
-COEFFICIENTS_32 = fit(DEGREE_32)
-COEFFICIENTS_64 = fit(DEGREE_64)
+COEFFICIENTS_32 = fit(DEGREE_32, series())
+COEFFICIENTS_64 = fit(DEGREE_64, series())
+SLOPES_32 = fit(SLOPE_DEGREE_32, arcsine_series())
+SLOPES_64 = fit(SLOPE_DEGREE_64, arcsine_series())

@@ -99,6 +99,14 @@ class Law:
     chord: float
 
 
+@dataclass(frozen=True)
+class Own:
+    """What one layer's weights and biases add to the tangent kernel where they act: `factor v + offset`, v the covariance."""
+
+    factor: float = 1.0
+    offset: float = 0.0
+
+
 def make_laws(
     gains: tuple[float, ...],
     biases: tuple[float, ...],

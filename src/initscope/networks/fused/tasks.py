@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.networks.fused import loops
+from initscope.networks.fused import loops, tangent_loops
 from initscope.networks.fused.stack import (
     PADDINGS,
     ConvStack,
     Law,
+    Own,
     displacements,
     inverse,
     layer_norms,
@@ -68,9 +69,19 @@ def run(tasks: Sequence[Callable[[], Any]]) -> Iterator[Any]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def law_table(laws: Sequence[Law], dtype: Any) -> Array:
-    """(layers, 9): the fields of Law, then 0 and 1 in the same type so that nothing is promoted."""
-    return np.array([(*astuple(law), 0.0, 1.0) for law in laws], dtype=dtype)
+def law_table(laws: Sequence[Law], dtype: Any, own: Sequence[Own] | None = None) -> Array:
+    """(layers, 9): the fields of Law, then 0 and 1 in the same type so that nothing is promoted.
+
+    With `own` three more: how v, |a|² + |b|² and 1 enter what the layer adds to the tangent kernel; k = (|a|² + |b|² - v)/2 if v
+    is a distance.
+    """
+    rows = [(*astuple(law), 0.0, 1.0) for law in laws]
+    if own is not None:
+        parts = [
+            (-o.factor / 2, o.factor / 2) if law.chord else (o.factor, 0.0) for law, o in zip(laws, own, strict=True)
+        ]
+        rows = [(*row, *part, o.offset) for row, part, o in zip(rows, parts, own, strict=True)]
+    return np.array(rows, dtype=dtype)
 
 
 def image_bytes(stack: ConvStack, channels: int, height: int, width: int, itemsize: int) -> int:
@@ -132,6 +143,7 @@ class Job:
     laws: Array
     distance: bool
     tile: int
+    tangent: bool = False
 
     def frame(self, width: int) -> Array:
         """Width, stride, border, padding and quantity as the loops want them."""
@@ -139,43 +151,57 @@ class Job:
         return np.array([width, width + 2 * border, border, PADDINGS.index(self.stack.padding), int(self.distance)])
 
     def sums(self, x: Packed, y: Packed, rows: range, symmetric: bool, moves: tuple[Array, Array], width: int) -> Array:
-        """(rows, m) float64: weighted window sums of some images of x with all of y."""
-        out = np.zeros((len(rows), len(y.values)))
+        """(rows, m) float64: weighted window sums of some images of x with all of y; with the tangent kernel (2, rows, m)."""
+        out = np.zeros((2,) * self.tangent + (len(rows), len(y.values)))
         span = np.array(
             [rows.start, rows.stop, rows.start if symmetric else 0, len(y.values), int(symmetric), self.tile]
         )
         taps = np.array(self.stack.kernels)
-        loops.pair_sums(
+        pair_sums = tangent_loops.pair_sums if self.tangent else loops.pair_sums
+        pair_sums(
             x.values, x.norms, y.values, y.norms, span, *moves, self.frame(width), taps, self.laws, out
         )  # fmt: skip
         return out
 
 
-def _job(stack: ConvStack, x: Tensor, distance: bool) -> tuple[Job, int]:
+def _job(stack: ConvStack, x: Tensor, distance: bool, own: Sequence[Own] | None = None) -> tuple[Job, int]:
     """The shared part of a call, and how many images fit in a block."""
     each = image_bytes(stack, x.shape[1], x.shape[2], x.shape[3], x.element_size())
-    table = law_table(stack_laws(stack, x.shape[1], distance), np.float32 if x.dtype == torch.float32 else np.float64)
-    return Job(stack, table, distance, min(16, max(2, TILE_BYTES // each))), max(1, PACK_BYTES // each)
+    dtype = np.float32 if x.dtype == torch.float32 else np.float64
+    table = law_table(stack_laws(stack, x.shape[1], distance), dtype, own)
+    tile = min(16, max(2, TILE_BYTES // each))
+    return Job(stack, table, distance, tile, own is not None), max(1, PACK_BYTES // each)
+
+
+def has_distances(stack: ConvStack, pooled: bool) -> bool:
+    """Whether the loops can carry distances; between displaced images they do not know what lies outside of only one."""
+    return not (pooled and stack.padding == "zero")
 
 
 def same_position(
-    stack: ConvStack, x: Tensor, y: Tensor, symmetric: bool, distance: bool, progress: Progress | None
+    stack: ConvStack,
+    x: Tensor,
+    y: Tensor,
+    symmetric: bool,
+    distance: bool,
+    progress: Progress | None,
+    own: Sequence[Own] | None = None,
 ) -> Tensor:
-    """(n, m) float64 sums over positions; symmetric: the upper triangle only."""
-    job, block = _job(stack, x, distance)
+    """(n, m) float64 sums over positions; symmetric: the upper triangle only; with `own` (2, n, m), the tangent kernel last."""
+    job, block = _job(stack, x, distance, own)
     moves = np.array([[0, 0, x.shape[2]]]), np.ones((2, 1))
-    out = torch.zeros(len(x), len(y), dtype=torch.float64)
+    out = torch.zeros((2,) * job.tangent + (len(x), len(y)), dtype=torch.float64)
     done, blocks = 0, tiles(len(x), len(y), block, symmetric)
     total = sum(-(-(i.stop - i.start) // ROWS_PER_TASK) for i, _ in blocks)
     for i, j in blocks:
-        own = symmetric and i == j
+        same = symmetric and i == j
         left = _pack(_side(stack, x[i]), stack)
-        right = left if own else _pack(_side(stack, y[j]), stack)
+        right = left if same else _pack(_side(stack, y[j]), stack)
         last = i.stop - i.start
         ranges = [range(first, min(first + ROWS_PER_TASK, last)) for first in range(0, last, ROWS_PER_TASK)]
-        calls = [partial(job.sums, left, right, rows, own, moves, x.shape[3]) for rows in ranges]
+        calls = [partial(job.sums, left, right, rows, same, moves, x.shape[3]) for rows in ranges]
         for rows, part in zip(ranges, run(calls), strict=True):
-            out[i.start + rows.start : i.start + rows.stop, j] = torch.from_numpy(part)
+            out[..., i.start + rows.start : i.start + rows.stop, j] = torch.from_numpy(part)
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -201,53 +227,69 @@ def _moves(
     return np.array(rows), weights
 
 
-def pooled(stack: ConvStack, x: Tensor, y: Tensor, symmetric: bool, progress: Progress | None) -> Tensor:
-    """(n, m) float64 sums over all position pairs (any padding but reflect); symmetric: the upper triangle only."""
-    job, block = _job(stack, x, distance=False)
+def pooled(
+    stack: ConvStack,
+    x: Tensor,
+    y: Tensor,
+    symmetric: bool,
+    progress: Progress | None,
+    own: Sequence[Own] | None = None,
+) -> Tensor:
+    """(n, m) float64 sums over all position pairs (any padding but reflect); symmetric: the upper triangle only.
+
+    With `own` (2, n, m), the tangent kernel last, and distances before it where `has_distances`.
+    """
+    job, block = _job(stack, x, own is not None and has_distances(stack, pooled=True), own)
     height, width = x.shape[2:]
     final_height, final_width = stack.sizes(height, width)[-1]
     circular = stack.padding == "circular"
     rows = displacements(height, final_height, stack.padding)
     columns = displacements(width, final_width, stack.padding)
-    out = torch.zeros(len(x), len(y), dtype=torch.float64)
+    out = torch.zeros((2,) * job.tangent + (len(x), len(y)), dtype=torch.float64)
     blocks = tiles(len(x), len(y), max(1, block // 8), symmetric)  # each task packs its own displaced copies
     done = 0
     for i, j in blocks:
-        own = symmetric and i == j
+        same = symmetric and i == j
         left = _side(stack, x[i])
-        right = left if own else _side(stack, y[j])
+        right = left if same else _side(stack, y[j])
         whole = _pack(left, stack) if circular else None  # the same for every displacement
         if circular:
             right = _extend(right, stack)
 
         def task(
-            column: int, left: Side = left, whole: Packed | None = whole, right: Side = right, own: bool = own
+            column: int, left: Side = left, whole: Packed | None = whole, right: Side = right, same: bool = same
         ) -> Array:
             x_start, y_start, cols = columns[column]
             x_flat = whole or _pack_columns(left, stack, x_start, cols)
             y_flat = _pack_columns(right, stack, y_start, cols)
             moves = _moves(rows, columns, column, circular)
-            return job.sums(x_flat, y_flat, range(len(left.values)), own, moves, cols)
+            return job.sums(x_flat, y_flat, range(len(left.values)), same, moves, cols)
 
         for part in run([partial(task, column) for column in range(len(columns))]):
-            out[i, j] += torch.from_numpy(part)
+            out[..., i, j] += torch.from_numpy(part)
             done += 1
             if progress is not None:
                 progress(done, len(blocks) * len(columns))
     return out
 
 
-def dense_layers(gram: Tensor, laws: Sequence[Law], x_norms: Tensor, y_norms: Tensor) -> Tensor:
-    """All dense layers on a block of products or distances (n, m); norms (layers, n) and (layers, m)."""
+def dense_layers(
+    gram: Tensor, laws: Sequence[Law], x_norms: Tensor, y_norms: Tensor, own: Sequence[Own] | None = None
+) -> Tensor:
+    """All dense layers on a block of products or distances (n, m); norms (layers, n) and (layers, m).
+
+    With `own` (2, n, m), the tangent kernel last.
+    """
     source = gram.numpy()
-    out = np.empty_like(source)
+    out = np.empty((2,) * (own is not None) + source.shape, source.dtype)
     left = torch.stack([x_norms, inverse(x_norms)], 1).numpy()
     right = torch.nn.functional.pad(torch.stack([y_norms, inverse(y_norms)], 1), (0, loops.CHUNK)).numpy()
-    table = law_table(laws, source.dtype)
+    table = law_table(laws, source.dtype, own)
+    dense_rows = loops.dense_rows if own is None else tangent_loops.dense_rows
 
     def task(start: int) -> None:
         rows = slice(start, start + DENSE_ROWS // 8)
-        loops.dense_rows(source[rows], np.ascontiguousarray(left[:, :, rows]), right, table, out[rows])
+        dense_rows(source[rows], np.ascontiguousarray(left[:, :, rows]), right, table, out[..., rows, :])
 
     for _ in run([partial(task, start) for start in range(0, len(source), DENSE_ROWS // 8)]):
         pass

@@ -1,0 +1,74 @@
+"""Tangent kernels of the stacks that the compiled loops know; without them the generic propagation gives the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from initscope.networks.fused.kernels import DENSE_BLOCK, compiled_path, dense_layer_norms, mean_norms
+from initscope.networks.fused.stack import ConvStack, Own, make_laws
+from initscope.networks.progress import Progress
+
+
+def stack_tangents(
+    stack: ConvStack, own: Sequence[Own], x: Tensor, y: Tensor | None, pooled: bool, progress: Progress | None
+) -> Tensor | None:
+    """Means over positions (pooled: over all pairs of them) of E[h(x) h(y)] and of the tangent kernel, (2, n, m) float64.
+
+    x (n, c, h, w), y (m, c, h, w) or None for x itself; None where the compiled loops cannot be used.
+    """
+    path = compiled_path() if x.device.type == "cpu" and not (pooled and stack.padding == "reflect") else None
+    if path is None:
+        return None
+    other = x if y is None else y
+    distance = path.has_distances(stack, pooled)
+    if not distance:
+        x, other = x.double(), other.double()  # products lose half of the digits of T
+    height, width = stack.sizes(*x.shape[2:])[-1]
+    run = path.pooled if pooled else partial(path.same_position, distance=True)
+    sums: Tensor = run(stack, x, other, symmetric=y is None, progress=progress, own=own)
+    means = _mirrored(sums / float(height * width) ** (2 if pooled else 1), y is None)
+    if distance:
+        a = mean_norms(stack, x)
+        means[0] = (a[:, None] + (a if y is None else mean_norms(stack, other)) - means[0]) / 2
+    return means
+
+
+def dense_tangents(
+    gains: tuple[float, ...], biases: tuple[float, ...], slopes: tuple[float, ...], own: Sequence[Own],
+    x: Tensor, y: Tensor | None, progress: Progress | None,
+) -> Tensor | None:  # fmt: skip
+    """E[h(x) h(y)] and the tangent kernel of dense layers, (2, n, m) in the type of x (n, d)."""
+    path = compiled_path() if x.device.type == "cpu" else None
+    if path is None:
+        return None
+    other = x if y is None else y
+    laws = make_laws(gains, biases, slopes, (x.shape[1], *(1 for _ in gains[1:])), True)
+    a, x_norms = (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, x))
+    b, y_norms = (a, x_norms) if y is None else (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, other))
+    out = x.new_zeros(2, len(x), len(other))
+    for start in range(0, len(x), DENSE_BLOCK):
+        if progress is not None:
+            progress(start, len(x))
+        rows, columns = slice(start, start + DENSE_BLOCK), slice(start if y is None else 0, None)
+        gaps = _squared_distances(x[rows], other[columns])
+        out[:, rows, columns] = path.dense_layers(gaps, laws, x_norms[:, rows], y_norms[:, columns], own)
+    if progress is not None:
+        progress(len(x), len(x))
+    out[0] = (a[:, None] + b - out[0]) / 2
+    return _mirrored(out, y is None)
+
+
+def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
+    """Of float32 inputs by a product in float64, whose rounding is below the digits that T keeps; of others by differences."""
+    if x.dtype == torch.float64:
+        return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square_()
+    x, y = x.double(), y.double()
+    return torch.addmm(x.square().sum(1)[:, None] + y.square().sum(1), x, y.T, alpha=-2).clamp_min_(0).float()
+
+
+def _mirrored(out: Tensor, symmetric: bool) -> Tensor:
+    return out.triu() + out.triu(1).mT if symmetric else out
