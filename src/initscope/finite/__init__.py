@@ -6,6 +6,7 @@ from initscope.finite.norm_law import NormLaw, relu_backward_law, relu_gradient_
 from initscope.finite.per_sample import SampleGradients, sample_gradients
 from initscope.finite.similarity_variance import SimilarityVariance, similarity_variance
 from initscope.finite.simulation import LayerEstimate, Simulation, simulate
+from initscope.finite.sketch import sketch_kernel
 from initscope.finite.tangent import simulate_tangent
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "simulate",
     "simulate_gradients",
     "simulate_tangent",
+    "sketch_kernel",
 ]
