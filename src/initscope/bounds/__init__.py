@@ -2,6 +2,7 @@
 
 from initscope.bounds.convergence import Convergence, convergence_image
 from initscope.bounds.filters import FilterCount, filters_for
+from initscope.bounds.printed_width import rate as norm_rate
 from initscope.bounds.reconstruction import AngleToInput, angle_to_input, measure_angle
 from initscope.bounds.result import Bound, Interval
 from initscope.bounds.similarity import SharedBoundaryBounds, relu_conv_similarity_bounds, shared_boundary_bounds
@@ -26,6 +27,7 @@ __all__ = [
     "failure_probability",
     "filters_for",
     "measure_angle",
+    "norm_rate",
     "relu_conv_similarity_bounds",
     "shared_boundary_bounds",
     "width_for",

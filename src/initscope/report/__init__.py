@@ -3,6 +3,8 @@
 from initscope.report.check_table import blame_bar, check_view, layers_table
 from initscope.report.fix_table import fix_view
 from initscope.report.page import check_page, fix_page, write_check_page, write_fix_page
+from initscope.report.papers_page import papers_page, write_papers_page
+from initscope.report.papers_table import papers_list, papers_table, tally
 from initscope.report.remedy_words import remedies_table
 from initscope.report.tables import (
     Compared,
@@ -28,7 +30,12 @@ __all__ = [
     "layer_rows",
     "layer_table",
     "layers_table",
+    "papers_list",
+    "papers_page",
+    "papers_table",
     "remedies_table",
+    "tally",
     "write_check_page",
     "write_fix_page",
+    "write_papers_page",
 ]

@@ -61,7 +61,13 @@ def training_drawing(curves: Mapping[str, Sequence[float]]) -> Drawing:
 
 def inline(picture: Picture, prefix: str) -> Markup:
     """The <svg> element for a page: identifiers that no other figure has, and the page's colours for paper and ink."""
-    svg = picture.svg()
+    svg = own_names(picture.svg(), prefix)
+    svg = re.sub("|".join(_COLOURS), lambda m: _COLOURS[m[0]], svg)
+    return Markup(svg)  # the words in it were escaped when it was drawn
+
+
+def own_names(svg: str, prefix: str) -> str:
+    """The element with identifiers that start with the prefix; those that nothing refers to are left out."""
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg)) | {n for t in _LABELS.findall(svg) for n in t.split()}
 
     def name(match: re.Match[str]) -> str:
@@ -69,9 +75,7 @@ def inline(picture: Picture, prefix: str) -> Markup:
 
     svg = re.sub(r'\sid="([^"]+)"', name, svg)
     svg = re.sub(r'(url\(#|href="#)([^")]+)', rf"\1{prefix}-\2", svg)
-    svg = _LABELS.sub(lambda m: f'aria-labelledby="{" ".join(f"{prefix}-{n}" for n in m[1].split())}"', svg)
-    svg = re.sub("|".join(_COLOURS), lambda m: _COLOURS[m[0]], svg)
-    return Markup(svg)  # the words in it were escaped when it was drawn
+    return _LABELS.sub(lambda m: f'aria-labelledby="{" ".join(f"{prefix}-{n}" for n in m[1].split())}"', svg)
 
 
 _LABELS = re.compile(r'aria-labelledby="([^"]+)"')

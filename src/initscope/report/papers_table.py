@@ -1,0 +1,100 @@
+"""Reproduced figures and statements as a terminal table: published, exact, sampled with its interval, agrees?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from initscope.papers import Check, Item, Record
+from initscope.report.wording import MISSING
+
+HEADINGS = ("statement", "published", "exact", "sampled, 95 %", "agrees?")
+_STYLES = {"yes": "green", "no": "red", "open": "yellow"}
+
+
+def verdict_word(check: Check) -> str:
+    """What stands below "agrees?": yes, no, or open where nothing could be compared."""
+    return "open" if check.agrees is None else "yes" if check.agrees else "no"
+
+
+def exact_text(value: float | None) -> str:
+    """
+    >>> exact_text(0.96881234), exact_text(38178.0), exact_text(None), exact_text(1.25e-9)
+    ('0.96881', '38178', '-', '1.25e-09')
+    """
+    return MISSING if value is None or math.isnan(value) else f"{value:.5g}"
+
+
+def sampled_text(check: Check) -> str:
+    """Value and interval, with two digits of the half width.
+
+    >>> from initscope.papers import Sampled
+    >>> sampled_text(Check("slope", True, sampled=Sampled(0.97312, 0.001, draws=1000)))
+    '0.9731 [0.9712, 0.9751]'
+    """
+    if check.sampled is None or math.isnan(check.sampled.value):
+        return MISSING
+    value, (low, high) = check.sampled.value, check.sampled.interval()
+    half = (high - low) / 2
+    if not (math.isfinite(half) and half > 0):
+        return exact_text(value)
+    if not 1e-4 <= max(abs(value), half) < 1e6:
+        return f"{value:.3g} [{low:.3g}, {high:.3g}]"
+    decimals = max(0, 1 - math.floor(math.log10(half)))
+    return f"{value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
+
+
+def papers_table(records: Sequence[Record]) -> Table:
+    """One line for each check, item by item."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("item", no_wrap=True)
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading == HEADINGS[0] else "right")
+    for record in records:
+        if record.failed:
+            table.add_row(record.key, Text(f"failed: {record.problem}", style="red"), "", "", "", Text("failed", "red"))
+        for place, check in enumerate(record.checks):
+            word = verdict_word(check)
+            said = Text(check.says)
+            if check.why:
+                said.append(f"\n{check.why}", style="dim")
+            cells = (check.published or MISSING, exact_text(check.exact), sampled_text(check))
+            table.add_row("" if place else record.key, said, *cells, Text(word, style=_STYLES[word]))
+        table.add_section()
+    return table
+
+
+def papers_list(items: Sequence[Item]) -> Table:
+    """Every item with its claim and the data it asks for."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("item", no_wrap=True)
+    for heading in ("what", "data", "--full"):
+        table.add_column(heading)
+    for item in items:
+        minutes = "" if item.full_minutes is None else f"{item.full_minutes:g} min"
+        what = Text(item.title).append(f"\n{item.says}", style="dim")
+        table.add_row(item.key, what, ", ".join(item.sets), minutes)
+    return table
+
+
+def tally(records: Sequence[Record]) -> str:
+    """One sentence on how many statements agree.
+
+    >>> tally([])
+    '0 items, 0 statements: 0 agree, 0 do not, 0 open'
+    """
+    words = [verdict_word(check) for record in records for check in record.checks]
+    failed = sum(record.failed for record in records)
+    text = (
+        f"{_counted(len(records), 'item')}, {_counted(len(words), 'statement')}: "
+        f"{words.count('yes')} agree, {words.count('no')} do not, {words.count('open')} open"
+    )
+    return f"{text}; {failed} failed" if failed else text
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

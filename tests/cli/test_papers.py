@@ -1,0 +1,142 @@
+"""`initscope papers`: the list, runs, tables, JSON, pages, wrong use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from initscope.cli import main
+from initscope.papers import items, registry
+from papers.fakes import failing, item
+
+QUICK = "overparam/lemma6"  # takes a tenth of a second
+
+
+@pytest.fixture(autouse=True)
+def _no_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INITSCOPE_DATA", raising=False)
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two items of one paper, the second of which fails."""
+    made = [item("overparam/good", sets=("cifar10",)), item("overparam/bad", failing)]
+    monkeypatch.setattr(registry, "_items_of", lambda paper: made if paper == "overparam" else [])
+    items.cache_clear()
+    yield
+    items.cache_clear()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["papers", *arguments], prog_name="initscope")
+
+
+def document(*arguments: str, code: int = 0) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_list_names_every_item() -> None:
+    result = run("list")
+    assert result.exit_code == 0, result.output
+    assert all(one.key in result.stdout for one in items())
+    listed = document("list")
+    assert listed["schema"] == "initscope.papers.list/1"
+    assert [one["key"] for one in listed["items"]] == [one.key for one in items()]
+
+
+def test_a_run_prints_the_table_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("run", QUICK, "--quick")
+    assert result.exit_code == 0, result.output
+    for word in ("published", "exact", "sampled, 95 %", "agrees?", QUICK, "yes", "1 item, 1 statement: 1 agree"):
+        assert word in result.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_is_what_the_library_says(fakes: None) -> None:
+    found = document("run", "overparam/good", "--quick", "--seed", "7")
+    assert (found["schema"], found["size"], found["seed"]) == ("initscope.papers.run/1", "quick", 7)
+    (one,) = found["items"]
+    assert one["data"] == {"seed": 7, "size": "quick"}
+    assert [check["agrees"] for check in one["checks"]] == [True, False, None]
+    assert one["checks"][0]["sampled"] == {"value": 0.9712, "stderr": 0.001, "draws": 100}
+
+
+def test_a_folder_gets_figures_data_and_a_page(tmp_path: Path, fakes: None) -> None:
+    out = tmp_path / "deep" / "out"
+    result = run("run", "overparam/good", "--out", str(out), "--quick")
+    assert result.exit_code == 0, result.output
+    assert sorted(p.relative_to(out).as_posix() for p in out.rglob("*.*")) == [
+        "index.html", "overparam/good.json", "overparam/good.svg",
+    ]  # fmt: skip
+    assert f"wrote {out / 'index.html'}" in result.stderr
+    assert "note: photographs of the same shape in place of CIFAR-10" in result.stderr
+
+
+def test_an_item_that_crashes_is_exit_code_1_and_the_rest_runs(tmp_path: Path, fakes: None) -> None:
+    result = run("run", "all", "--out", str(tmp_path), "--quick")
+    assert result.exit_code == 1, result.output
+    assert "failed: overparam/bad: ZeroDivisionError: a fault in the item" in result.stderr
+    assert "2 items, 3 statements: 1 agree, 1 do not, 1 open; 1 failed" in result.stdout
+    page = (tmp_path / "index.html").read_text()
+    assert 'id="overparam-good"' in page
+    assert "a fault in the item" in page
+    assert not (tmp_path / "overparam/bad.json").exists()
+
+
+def test_the_page_keeps_what_earlier_runs_left(tmp_path: Path, fakes: None) -> None:
+    run("run", "overparam/good", "--out", str(tmp_path), "--quick")
+    run("run", "overparam/bad", "--out", str(tmp_path), "--quick")
+    page = (tmp_path / "index.html").read_text()
+    assert 'id="overparam-good"' in page
+    assert 'id="overparam-bad"' in page
+
+
+def test_disagreement_is_not_a_failure(fakes: None) -> None:
+    assert run("run", "overparam/good", "--quick").exit_code == 0
+
+
+def test_full_says_first_how_long(fakes: None) -> None:
+    result = run("run", "overparam/good", "--full")
+    assert "full size takes about 3 minutes on two cores (overparam/good 3)" in result.stderr
+    assert run("run", "overparam/good", "--full", "--quiet").stderr == ""
+
+
+def test_full_of_finished_items_takes_no_time(tmp_path: Path, fakes: None) -> None:
+    run("run", "overparam/good", "--full", "--out", str(tmp_path))
+    assert "none of these items takes longer" in run("run", "overparam/good", "--full", "--out", str(tmp_path)).stderr
+
+
+WRONG = {
+    "no key": (["run"], "Missing argument"),
+    "unknown item": (["run", "overparam/fig99"], "no item 'overparam/fig99'; did you mean overparam/fig"),
+    "one unknown among many": (["run", QUICK, "nonsense"], "no item 'nonsense'"),
+    "both sizes": (["run", QUICK, "--quick", "--full"], "leave one of them out"),
+    "missing data": (["run", QUICK, "--data", "nowhere"], "--data: no folder 'nowhere'"),
+    "data without sets": (["run", QUICK, "--data", "."], "holds none of the papers' sets"),
+    "unknown source": (["run", QUICK, "--data", "potos:1"], "--data: no folder 'potos:1'"),
+    "unwritable": (["run", QUICK, "--out", "/proc/none/out"], "cannot create /proc/none/out"),
+    "a file as folder": (["run", QUICK, "--out", "file"], "file is a file, expected a folder"),
+    "unknown command": (["walk"], "No such command"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_is_exit_code_2_and_leaves_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    arguments, said = WRONG[name]
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert result.stdout == ""
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
