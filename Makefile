@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 TESTS := $(VENV)/.ready-for-tests
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench papers clean
 .DEFAULT_GOAL := demo
 
 $(STAMP): pyproject.toml constraints.txt
@@ -37,6 +37,11 @@ test-slow: $(TESTS)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/accuracy.py
+
+# All figures, tables and theorems of the papers into build/papers, then their pages in docs; goes on where it was stopped.
+papers: $(TESTS)
+	$(BIN)/initscope papers run all --out build/papers
+	$(BIN)/python docs/make_papers.py build/papers
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -15,7 +15,7 @@ HEAD = """# API
 Made by `python docs/make_api.py` from the docstrings. What comes first is imported from `initscope` itself; the rooms
 below it hold what is needed less often.
 """
-ROOMS = ("activations", "weights", "data", "geometry", "finite", "bounds", "networks", "probe")
+ROOMS = ("activations", "weights", "data", "geometry", "finite", "bounds", "networks", "probe", "papers", "scale")
 
 
 def entry(name: str, thing: object) -> str:
@@ -40,6 +40,8 @@ def _with_short_defaults(signature: inspect.Signature) -> inspect.Signature:
 
     def short(parameter: inspect.Parameter) -> inspect.Parameter:
         kind = type(parameter.default)
+        if inspect.isfunction(parameter.default):  # its text would hold an address of memory
+            return parameter.replace(default=_Shown("..."))
         if not kind.__module__.startswith("initscope"):
             return parameter
         return parameter.replace(default=_Shown(f"{kind.__name__}({getattr(parameter.default, 'name', '')})"))

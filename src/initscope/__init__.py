@@ -9,11 +9,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from initscope import activations, bounds, data, finite, geometry, layers, networks, probe, weights
+    from initscope import (
+        activations,
+        bounds,
+        data,
+        finite,
+        geometry,
+        images,
+        layers,
+        networks,
+        papers,
+        probe,
+        scale,
+        weights,
+    )
     from initscope.activations import Activation
     from initscope.bounds import filters_for, width_for
     from initscope.errors import InitscopeError
     from initscope.finite import Estimate, simulate, simulate_gradients
+    from initscope.images import reconstruct, stylize
     from initscope.layers import (
         Activate,
         AveragePool,
@@ -31,21 +45,37 @@ if TYPE_CHECKING:
         ReLU,
         Upsample,
     )
-    from initscope.networks import Concat, Residual, Sequential, Sum, kernel, parse, predict
+    from initscope.networks import Concat, Residual, Sequential, Sum, kernel, parse, predict, tangent_kernel
     from initscope.probe import check, fix
+    from initscope.scale import kernel_classifier
 
-_ROOMS = ("activations", "bounds", "data", "finite", "geometry", "layers", "networks", "probe", "weights")
+_ROOMS = (
+    "activations",
+    "bounds",
+    "data",
+    "finite",
+    "geometry",
+    "images",
+    "layers",
+    "networks",
+    "papers",
+    "probe",
+    "scale",
+    "weights",
+)
 _HOME = {
     "activations": ("Activation",),
     "bounds": ("filters_for", "width_for"),
     "errors": ("InitscopeError",),
     "finite": ("Estimate", "simulate", "simulate_gradients"),
+    "images": ("reconstruct", "stylize"),
     "layers": (
         "Activate", "AveragePool", "BatchNorm", "Conv", "Dense", "Dropout", "Flatten", "GlobalAveragePool",
         "GlobalMaxPool", "GroupNorm", "L2Pool", "LayerNorm", "MaxPool", "ReLU", "Upsample",
     ),
-    "networks": ("Concat", "Residual", "Sequential", "Sum", "kernel", "parse", "predict"),
+    "networks": ("Concat", "Residual", "Sequential", "Sum", "kernel", "parse", "predict", "tangent_kernel"),
     "probe": ("check", "fix"),
+    "scale": ("kernel_classifier",),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _HOME.items() for name in names}
 
@@ -81,14 +111,21 @@ __all__ = [
     "finite",
     "fix",
     "geometry",
+    "images",
     "kernel",
+    "kernel_classifier",
     "layers",
     "networks",
+    "papers",
     "parse",
     "predict",
     "probe",
+    "reconstruct",
+    "scale",
     "simulate",
     "simulate_gradients",
+    "stylize",
+    "tangent_kernel",
     "weights",
     "width_for",
 ]

@@ -29,6 +29,10 @@ COMMANDS = {
     "simulate": "initscope.cli.simulate",
     "kernel": "initscope.cli.kernel",
     "width": "initscope.cli.width",
+    "papers": "initscope.cli.papers",
+    "reconstruct": "initscope.cli.reconstruct",
+    "stylize": "initscope.cli.stylize",
+    "train-decoder": "initscope.cli.train_decoder",
 }
 
 

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from initscope.cli.common import Settings, advancing, common_options, progress_bar
+from initscope.cli.kernel_scale import Spread, print_plan, spread_options, write_store
 from initscope.cli.options import Task, memory_option, task_options
 from initscope.errors import BadInput
 
@@ -22,24 +23,46 @@ QUANTITIES = ("product", "cosine", "distance", "defect")
 _MOST_EIGENVALUES = 2000  # the spectrum of a larger matrix takes longer than a summary may
 
 
-@click.command("kernel", short_help="The matrix of all pairs of inputs, into an .npy or .npz file.")
+@click.command("kernel", short_help="The matrix of all pairs of inputs, into an .npy, .npz or .zarr file.")
 @common_options
 @task_options(data="gaussian", dtype="float32")
 @click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="How many inputs.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The .npy or .npz file to write.")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="The .npy or .npz file or .zarr folder.")
 @click.option(
     "--quantity", type=click.Choice(QUANTITIES), default="product", show_default=True, help="What an entry is."
 )
 @memory_option
-def command(settings: Settings, task: Task, count: int, out: Path, quantity: Quantity, memory: int | None) -> None:
+@spread_options
+def command(
+    settings: Settings,
+    task: Task,
+    count: int,
+    out: Path | None,
+    quantity: Quantity,
+    memory: int | None,
+    spread: Spread,
+) -> None:
     """The kernel matrix of the infinitely wide network ARCH over COUNT inputs, written to a file.
 
     An .npy file holds the matrix; an .npz file holds it as `kernel`, beside `architecture`, `data`, `quantity`, `seed`.
+
+    A .zarr folder is written tile by tile, by worker processes or a Dask cluster if asked for; a run that was stopped
+    or killed goes on with --resume. --memory is then that of each worker.
     """
     from initscope.figures import check_writable, write_atomically
 
+    if spread.plan:
+        print_plan(settings, task, count, quantity, memory, spread)
+        return
+    if out is None:
+        raise BadInput("--out", "is missing", "name a .npy, .npz or .zarr file, or ask only for a --plan")
+    if out.suffix.lower() == ".zarr":
+        write_store(settings, task, count, out, quantity, memory, spread, summarise)
+        return
     if out.suffix.lower() not in (".npy", ".npz"):
-        raise BadInput("--out", f"got '{out.name}', expected a .npy or .npz file", f"name it {out.stem}.npy")
+        raise BadInput("--out", f"got '{out.name}', expected a .npy, .npz or .zarr file", f"name it {out.stem}.npy")
+    if spread != Spread():
+        raise BadInput("--out", f"got '{out.name}', and options for tiles", f"name it {out.stem}.zarr")
     check_writable(out, "--out")
     net = task.network()
     data, x = task.images(settings, count)

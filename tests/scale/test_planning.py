@@ -1,0 +1,101 @@
+"""Plans: tiles cover the matrix, fit the memory, and hours follow from the measured speed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import initscope as iscope
+from initscope import scale
+from initscope.errors import BadInput
+from initscope.scale.planning import MOST_BLOCKS, PROCESS_BYTES
+
+NET = iscope.parse("conv3 relu gap")
+X = torch.ones(2, 1, 8, 8)
+
+
+@given(count=st.integers(1, 100_000), workers=st.integers(1, 200), memory=st.integers(PROCESS_BYTES + 2**20, 2**33))
+@settings(max_examples=30, deadline=None)
+def test_the_chosen_tile_fits(count: int, workers: int, memory: int) -> None:
+    plan = scale.plan(NET, X, count=count, workers=workers, memory=memory, measure=False)
+    blocks = -(-count // plan.tile)
+    assert 1 <= plan.tile <= count
+    assert plan.tiles == blocks * (blocks + 1) // 2
+    assert plan.pairs == count * (count + 1) // 2
+    assert plan.worker_bytes <= memory
+    assert plan.hours is None
+    given_tile = scale.plan(NET, X, count=count, workers=workers, memory=memory, tile=plan.tile, measure=False)
+    assert given_tile == plan
+
+
+def test_hours_follow_from_the_speed() -> None:
+    plan = scale.plan(NET, X, count=1000, tile=100, workers=10)
+    assert plan.pair_seconds is not None
+    assert plan.hours_on(1) == pytest.approx(plan.pairs * plan.pair_seconds / 3600)
+    assert plan.hours_on(10) == pytest.approx(plan.hours_on(1) * 6 / 55)  # 55 tiles in 6 rounds
+    assert plan.hours == plan.hours_on(10)
+    assert plan.cores_for(plan.hours_on(10) * 1.0001) == 10
+    assert plan.cores_for(plan.hours_on(10) * 0.9999) == 11
+    assert plan.cores_for(plan.hours_on(55) * 0.99) is None
+    assert plan.to_dict()["hours"] == plan.hours
+
+
+def test_a_large_matrix_does_not_become_a_million_files() -> None:
+    heavy = iscope.parse("5x(conv3 relu) gap")
+    plan = scale.plan(heavy, torch.ones(1, 3, 32, 32), count=60_000, memory=2**32, measure=False)
+    assert -(-plan.count // plan.tile) <= MOST_BLOCKS
+    assert "60000 x 60000 kernel" in str(plan)
+    assert "on disk" in str(plan)
+
+
+def test_bad_plans() -> None:
+    with pytest.raises(BadInput, match="a worker needs about"):
+        scale.plan(NET, X, memory=2**20)
+    with pytest.raises(BadInput, match="smaller tile"):
+        scale.plan(NET, X, count=50_000, tile=20_000, memory=2**30)
+    with pytest.raises(BadInput, match="count is 0"):
+        scale.plan(NET, X, count=0)
+
+
+MEASURE = """
+import json, resource, sys, tempfile
+from pathlib import Path
+import torch
+import initscope as iscope
+from initscope import scale
+from initscope.scale.tile import compute_tile
+from initscope.scale.job import make_job
+from initscope.scale.store import create_store
+net, tile, size = iscope.parse(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+with tempfile.TemporaryDirectory() as folder:
+    x = torch.ones(1, *size).expand(2 * tile, *size)
+    plan = scale.plan(net, x, tile=tile, memory=2**40, measure=False)
+    path = Path(folder) / "K.zarr"
+    job = make_job(net, x, "product", tile)
+    create_store(path, job, x)
+    compute_tile(str(path), job.digest, 0, 1)
+    print(json.dumps([plan.worker_bytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("net", "tile", "size"),
+    [
+        ("3x(dense relu)", 3000, [784]),
+        pytest.param("conv5(8, padding=valid) relu gap", 60, [1, 14, 14], marks=pytest.mark.slow),
+        pytest.param("5x(conv3 relu) flatten dense", 500, [3, 32, 32], marks=pytest.mark.slow),
+        pytest.param("conv3(8, stride=2) relu gap", 20, [1, 12, 12], marks=pytest.mark.slow),
+    ],
+)
+def test_a_tile_stays_within_its_estimate(net: str, tile: int, size: list[int]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, net, str(tile), json.dumps(size)], capture_output=True, text=True, check=True
+    )
+    estimate, peak = json.loads(done.stdout)
+    assert 0.4 * estimate < peak < 1.05 * estimate
