@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import distributed
 import pytest
 import torch
 
@@ -89,6 +90,19 @@ def test_a_worker_that_takes_too_much_is_ended() -> None:
     assert scale.run_tasks(hold, [1000], workers=1, memory=1 << 30) == [1000]
     with pytest.raises(scale.Unfinished, match="died several times"):
         scale.run_tasks(hold, [1 << 30], workers=1, memory=1 << 30)
+
+
+def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = []
+
+    def fail(**_: object) -> None:
+        starts.append(1)
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(distributed, "LocalCluster", fail)
+    with pytest.raises(scale.Unfinished, match=r"the processes do not start .*__main__"):
+        scale.run_tasks(str, [1], workers=1)
+    assert len(starts) == tasks.STARTS
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

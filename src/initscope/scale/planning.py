@@ -17,7 +17,9 @@ from initscope.networks.kernels import Quantity
 from initscope.networks.planning import budget, size_text
 from initscope.scale.tile import UNLIMITED, one_thread
 
-PROCESS_BYTES = 450 << 20  # of a worker before its first tile, measured: the interpreter, torch, the compiled loops
+PROCESS_BYTES = (
+    600 << 20
+)  # of a worker before its first tile, measured: interpreter, torch, compiling the loops on first use
 WORKER_MEMORY = 2 << 30  # of a worker, if nothing is said; workers of this machine also share half of what is free
 TILE_UPDATES = 2e10  # work of a tile, about half a minute: what a kill may lose
 TILES_PER_WORKER = 8  # at least, so that the workers finish together

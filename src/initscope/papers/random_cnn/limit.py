@@ -130,7 +130,8 @@ def _printed_constant(desk: Desk, image: Tensor) -> Check:
     printed, rooted = k1 * k2, k1 * math.sqrt(k2)
     low, high = found.interval()
     inside = low <= printed <= high
-    why = f"the root is missing: k1 √k2 = {rooted:.5f}; {'inside' if low <= rooted <= high else 'near'} the interval"
+    away = abs(found.value - rooted) / found.stderr
+    why = f"the root is missing: k1 √k2 = {rooted:.5f} is {away:.1f} standard errors away"
     return claim(
         "k = k1 Π k2, as printed in the proof (two layers, variance 0.25)",
         inside,

@@ -71,7 +71,7 @@ def run_depth(desk: Desk) -> Outcome:
         "ssim": [m.value for m in means.values()],
         "stderr": [m.stderr for m in means.values()],
     }
-    title = "Random VGG16, random decoder: deeper features give coarser pictures"
+    title = "Random VGG16, random decoder, by depth of the feature"
     return Outcome(
         tuple(checks), data, picture_grid(rows, title), (f"{networks} networks, {count} images of {side}x{side}",)
     )
