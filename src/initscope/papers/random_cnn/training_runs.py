@@ -33,7 +33,7 @@ class Budget:
         count, side = len(self.images), self.images.shape[-1]
         return (
             f"{count} images of {side}x{side} to train on, {len(self.held_out)} others, {self.steps} steps of 4 images, "
-            f"rate 0.001, {len(self.seeds)} seeds; DC: ImageNet, 200,000 steps of 32, rate 0.0001"
+            f"rate 0.001, seeds: {len(self.seeds)}; DC: ImageNet, 200,000 steps of 32, rate 0.0001"
         )
 
     @property
