@@ -85,17 +85,18 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 @pytest.mark.parametrize(
-    ("net", "tile", "size"),
+    ("net", "tile", "size", "least"),
     [
-        ("3x(dense relu)", 3000, [784]),
-        pytest.param("conv5(8, padding=valid) relu gap", 60, [1, 14, 14], marks=pytest.mark.slow),
-        pytest.param("5x(conv3 relu) flatten dense", 500, [3, 32, 32], marks=pytest.mark.slow),
-        pytest.param("conv3(8, stride=2) relu gap", 20, [1, 12, 12], marks=pytest.mark.slow),
+        ("3x(dense relu)", 3000, [784], 0.4),
+        pytest.param("conv5(8, padding=valid) relu gap", 60, [1, 14, 14], 0.4, marks=pytest.mark.slow),
+        pytest.param("5x(conv3 relu) flatten dense", 500, [3, 32, 32], 0.4, marks=pytest.mark.slow),
+        # Generic layers are estimated by their largest state, here the one before the stride, which is never held.
+        pytest.param("conv3(8, stride=2) relu gap", 20, [1, 12, 12], 0.0, marks=pytest.mark.slow),
     ],
 )
-def test_a_tile_stays_within_its_estimate(net: str, tile: int, size: list[int]) -> None:
+def test_a_tile_stays_within_its_estimate(net: str, tile: int, size: list[int], least: float) -> None:
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, net, str(tile), json.dumps(size)], capture_output=True, text=True, check=True
     )
     estimate, peak = json.loads(done.stdout)
-    assert 0.4 * estimate < peak < 1.05 * estimate
+    assert least * estimate < peak <= estimate
