@@ -70,7 +70,9 @@ def run_figure12(desk: Desk) -> Outcome:
     for k in depths:
         says = f"CD{k}: random VGG16 is more accurate than random AlexNet"
         checks.append(below(says, [loss[f"VGG16 CD{k}"]], [loss[f"AlexNet CD{k}"]], budget.short))
-    frame = "AlexNet from CD2 on: zeros around upsampled features leave outermost pixels that no filter reaches, which show a bias"
+    frame = (
+        "AlexNet from CD2 on: zeros around upsampled features leave outer pixels that no filter reaches: a bias only"
+    )
     return Outcome(tuple(checks), {"ssim": ssim, "held_out": loss}, picture, (budget.words, frame))
 
 
