@@ -134,15 +134,16 @@ def test_wrong_sizes_of_memory(text: Any) -> None:
 
 
 _MEASURE = """
-import resource, sys, torch
+import sys, torch
+from pathlib import Path
 from initscope.images import reconstruct
 torch.set_num_threads(1)
 options = dict(channels=48, decoder=sys.argv[1], decoders=2)
 reconstruct(torch.rand(3, 32, 32), memory="1 GiB", **options)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 image = torch.rand(3, 700, 700)
 found = reconstruct(image, memory="160 MiB", **options)
-print(found.tiles, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print(found.tiles, (int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) - before) * 1024)
 """
 
 
