@@ -21,9 +21,9 @@ from initscope.images.tiling import (
     encoder_moves,
     halo,
     map_bytes,
-    memory_bytes,
     plan_tiles,
 )
+from initscope.networks.planning import memory_bytes
 
 CASES: dict[str, dict[str, Any]] = {
     "cd1": {"depth": 1, "channels": 6},

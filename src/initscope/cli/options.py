@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,32 +24,28 @@ DATA_HELP = (
 )
 
 
-_UNITS = {
-    "": 1,
-    "k": 1000,
-    "m": 1000**2,
-    "g": 1000**3,
-    "t": 1000**4,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
-
-
 def memory_size(text: str) -> int:
-    """Bytes of a text such as 2GiB, 500MB or 1000000.
+    """Bytes of a text such as 2GiB, 500MB or 1000000."""
+    from initscope.networks.planning import memory_bytes
 
-    >>> memory_size("2GiB"), memory_size("1.5 kB"), memory_size("800")
-    (2147483648, 1500, 800)
+    return memory_bytes(text, "--memory")
+
+
+def numbers(
+    text: str | None, option: str, kind: type[int] | type[float] = int, example: str = "64, or 64,128,256"
+) -> tuple[Any, ...] | None:
+    """One number, or several with commas between.
+
+    >>> numbers("64,128", "--channels"), numbers(None, "--channels")
+    ((64, 128), None)
     """
-    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
-    if match is None or match.group(2).lower() not in _UNITS:
-        raise BadInput("--memory", f"got '{text}', expected a size", "write for example 2GiB or 500MB")
-    size = int(float(match.group(1)) * _UNITS[match.group(2).lower()])
-    if size < 1:
-        raise BadInput("--memory", f"got '{text}', which is nothing", "write for example 2GiB")
-    return size
+    if text is None:
+        return None
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError as error:
+        words = "whole numbers" if kind is int else "numbers"
+        raise BadInput(option, f"got '{text}', expected {words}", f"write {example}") from error
 
 
 memory_option = click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from initscope.cli.common import Settings, advancing, common_options, pick_device, progress_bar
-from initscope.cli.options import DATA_HELP, memory_size
+from initscope.cli.options import DATA_HELP, memory_size, numbers
 from initscope.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,16 +18,6 @@ if TYPE_CHECKING:
 
 ARCHITECTURES = ("vgg16", "alexnet", "alexnet2014")
 DECODERS = ("random", "averaged", "matched", "least-squares")
-
-
-def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
-    """64, or 64,128,256."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise BadInput(option, f"got '{text}', expected whole numbers", "write 64, or 64,128,256") from error
 
 
 @click.command("reconstruct", short_help="A picture through an untrained network and back.")
@@ -110,10 +100,10 @@ def _asked(settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
     asked["device"] = pick_device(settings.device, torch.float32)
     if options["depth"] is not None:
         asked["depth"] = options["depth"]
-    widths = _numbers(options["channels"], "--channels")
+    widths = numbers(options["channels"], "--channels")
     if widths is not None:
         asked["channels"] = widths[0] if len(widths) == 1 else widths
-    kernel = _numbers(options["kernel"], "--kernel")
+    kernel = numbers(options["kernel"], "--kernel")
     if kernel is not None:
         asked["kernel"] = kernel[0]
     if options["examples"] is not None:
@@ -153,7 +143,7 @@ def _sheet(settings: Settings, picture: Tensor, out: Path | None, asked: dict[st
     over, _, listed = sheet.partition("=")
     if over in ("depth", "channels", "kernel") and over in asked:
         raise BadInput("--sheet", f"goes over {over}", f"leave --{over} out")
-    values = _numbers(listed, "--sheet") if listed else None
+    values = numbers(listed, "--sheet") if listed else None
     with progress_bar(settings) as bar:
         job = bar.add_task("pictures", total=1.0)
         found = contact_sheet(picture, over, values, progress=advancing(bar, job), **asked)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import click
 
 from initscope.cli.common import Settings, advancing, common_options, pick_device, progress_bar
 from initscope.cli.entry import INTERRUPTED
-from initscope.cli.options import memory_size
+from initscope.cli.options import memory_size, numbers
 from initscope.cli.reconstruct import ARCHITECTURES
 from initscope.errors import BadInput
 
@@ -33,15 +33,6 @@ def _seeds(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
         raise BadInput("--seed", f"got '{text}'", f"give a whole number, or a range of at most {_MOST} such as 0..5")
     ctx.meta[_SEEDS] = range(first, last + 1)
     return first
-
-
-def _numbers(text: str | None, option: str, kind: type) -> tuple[Any, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(kind(part) for part in text.split(","))
-    except ValueError as error:
-        raise BadInput(option, f"got '{text}', expected numbers", "write 2, or 2,1,1") from error
 
 
 @click.command("stylize", short_help="One picture in the style of others.")
@@ -133,8 +124,8 @@ def _asked(settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
     asked = {name: options[name] for name in _PASSED if options[name] is not None}
     asked |= {"size": options["size"], "memory": memory_size(options["memory"]), "kernel": options["kernel"]}
     asked["device"] = pick_device(settings.device, torch.float32)
-    asked["blend"] = _numbers(options["blend"], "--blend", float)
-    widths = _numbers(options["channels"], "--channels", int)
+    asked["blend"] = numbers(options["blend"], "--blend", float, "2, or 2,1,1")
+    widths = numbers(options["channels"], "--channels", int)
     if widths is not None:
         asked["channels"] = widths[0] if len(widths) == 1 else widths
     return asked

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from initscope.cli.common import Settings, common_options
+from initscope.cli.options import numbers
 from initscope.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,13 +19,7 @@ FANS = ("out", "in", "mean", "geometric")
 
 
 def _widths(ctx: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    """One width, or one for each layer: 400 or 784,400,100."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise BadInput("--width", f"got '{text}', expected whole numbers", "write 400, or 784,400,100") from error
+    return numbers(text, "--width", example="400, or 784,400,100")
 
 
 @click.command("width", short_help="How wide is wide enough, exactly and by the theorems.")

@@ -22,7 +22,8 @@ from initscope.images.networks import Variant, check_variant
 from initscope.images.pipeline import Job, Pipeline, build, picture_bytes
 from initscope.images.quality import Tone, compare_pictures, to_pictures
 from initscope.images.theory import Theory, find_theory, limit_network, nothing
-from initscope.images.tiling import memory_bytes, run_tiles
+from initscope.images.tiling import run_tiles
+from initscope.networks.planning import memory_bytes
 
 MEMORY = "2 GiB"
 Progress = Callable[[int, int], None]

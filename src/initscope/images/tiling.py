@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +13,6 @@ from initscope.errors import BadInput
 from initscope.images.architectures import ConvPlan, Layout, PoolPlan, Size
 from initscope.networks.planning import size_text
 
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 LIVE = 2.0  # what is alive at once, in inputs and outputs of a layer: kernels also hold them in an order of their own
 SLACK = 2**25  # bytes that allocators keep, and small things
 _FLOAT = 4
@@ -182,24 +180,6 @@ def run_tiles(
         result[..., tile.rows, tile.columns] = found[..., rows, columns]
     if progress is not None:
         progress(len(plan), len(plan))
-
-
-def memory_bytes(memory: int | str) -> int:
-    """Bytes of a number or of a text such as 2 GiB or 500 MB.
-
-    >>> memory_bytes("2 GiB"), memory_bytes("1.5kB"), memory_bytes(800)
-    (2147483648, 1500, 800)
-    """
-    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
-        return memory
-    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(i?)b?\s*", str(memory), re.IGNORECASE)
-    size = 0
-    if match is not None and not isinstance(memory, bool):
-        power = _UNITS[match[2].lower()]
-        size = int(float(match[1]) * (2**power if match[3] else 10 ** (3 * power // 10)))
-    if size < 1:
-        raise BadInput("memory", f"got {memory!r}, expected a size", "write for example 2 GiB or 500 MB")
-    return size
 
 
 def refuse(place: str, needed: int, allowed: int, remedy: str) -> BadInput:

@@ -111,7 +111,7 @@ def _dense_plan(layers: list[Layer], inputs: int) -> FastPlan | None:
         gains.append(layer.weights.gain(fans))
         biases.append(_bias(layer, fans))
         slopes.append(1.0 if slope is None else slope)
-        variances.append(_variances(layer, fans))
+        variances.append(variances_of(layer, fans))
         inputs = layer.width
         i += 1 if slope is None else 2
     return FastPlan(tuple(gains), tuple(biases), tuple(slopes), None, variances=tuple(variances))
@@ -128,7 +128,7 @@ def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
         gains.append(layer.weights.gain(fans))
         biases.append(_bias(layer, fans))
         slopes.append(1.0 if slope is None else slope)
-        variances.append(_variances(layer, fans))
+        variances.append(variances_of(layer, fans))
         kernels.append(layer.window.kernel[0])
         if kernels[-1] > 1:
             paddings.add(layer.padding)
@@ -140,7 +140,7 @@ def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
     if i < len(layers) and isinstance(last := layers[i], Dense) and not last.weights.centres_filters:
         fans = Fans(shape[0] if pooled else math.prod(shape), last.width)
         readout = (last.weights.gain(fans), _bias(last, fans))
-        variances.append(_variances(last, fans))
+        variances.append(variances_of(last, fans))
         i += 1
     if i < len(layers) or len(paddings) > 1:
         return None
@@ -149,7 +149,8 @@ def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
     return FastPlan(*parts, stack, pooled, readout, tuple(variances))
 
 
-def _variances(layer: Dense | Conv, fans: Fans) -> Variances:
+def variances_of(layer: Dense | Conv, fans: Fans) -> Variances:
+    """Of the layer's weights and of its biases."""
     return layer.weights.variance(fans), None if layer.bias_law is None else layer.bias_law.variance(fans)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ UNITS = 2048  # units drawn in each
 # Arrays of the size of the distances that are alive at once, measured: the state, its successor, temporaries.
 _LIVE_ALL, _LIVE_TILE, _LIVE_SAME, _LIVE_JOINT = 44, 22, 14, 8
 _PROBE_BYTES = 1 << 26
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def budget(memory: int | None, device: torch.device) -> int:
@@ -123,6 +125,24 @@ def simulates(net: Layer, x: Tensor) -> bool:
 def require_memory(place: str, needed: int, allowed: int, remedy: str) -> None:
     if needed > allowed:
         raise BadInput(place, f"needs about {size_text(needed)}, {size_text(allowed)} are allowed", remedy)
+
+
+def memory_bytes(memory: int | str, place: str = "memory") -> int:
+    """Bytes of a number or of a text such as 2 GiB or 500 MB.
+
+    >>> memory_bytes("2 GiB"), memory_bytes("1.5kB"), memory_bytes(800)
+    (2147483648, 1500, 800)
+    """
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:([kmgt])(i?))?b?\s*", str(memory), re.IGNORECASE)
+    size = 0
+    if match is not None and not isinstance(memory, bool):
+        power = _POWERS[(match[2] or "").lower()]
+        size = int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+    if size < 1:
+        raise BadInput(place, f"got {memory!r}, expected a size", "write for example 2GiB or 500MB")
+    return size
 
 
 def size_text(count: int) -> str:

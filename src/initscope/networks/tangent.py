@@ -20,7 +20,7 @@ from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
 from initscope.networks.composition import Concat, Residual, Sequential, Sum
-from initscope.networks.fast import fast_plan
+from initscope.networks.fast import Variances, fast_plan, variances_of
 from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
@@ -138,7 +138,7 @@ class _Shift:
         return replace(after, distance=after.distance - 2 * step * own)
 
 
-def variances(layer: Dense | Conv, inputs: int) -> tuple[float, float | None]:
+def variances(layer: Dense | Conv, inputs: int) -> Variances:
     """Of the layer's weights and of its biases, None without biases; `inputs`: channels, or units of a dense layer's input."""
     if (
         layer.weights.centres_filters
@@ -150,7 +150,7 @@ def variances(layer: Dense | Conv, inputs: int) -> tuple[float, float | None]:
             "use another weight law, or the exact kernel with parametrization='ntk'",
         )
     fans = layer.fans(inputs) if isinstance(layer, Conv) else Fans(inputs, layer.width)
-    return layer.weights.variance(fans), None if layer.bias_law is None else layer.bias_law.variance(fans)
+    return variances_of(layer, fans)
 
 
 def parameters(layer: Layer, shape: Shape) -> list[tuple[Dense | Conv, Shape]]:

@@ -31,10 +31,8 @@ PAIRS = 8  # pairs of samples that the theory follows
 NUDGE = 1e-3  # relative change of the distances by which the slope of a step is found
 LEVEL = 0.95  # of the intervals
 DRAWN = 1 << 24  # values that a check draws at most where a step has no closed form: about half a second
-FEWEST_UNITS, MOST_UNITS = (
-    256,
-    4096,
-)  # units drawn of each state: with fewer, their noise would bend the steps that follow
+MOST_UNITS = 4096  # drawn of each state
+FEWEST_UNITS = 256  # with fewer, their noise would bend the steps that follow
 ROUNDING = 64 * torch.finfo(torch.float32).eps ** 2  # defects below this are rounding, not geometry
 
 
@@ -231,15 +229,11 @@ class Theory:
 
     def _values(self, call: Call) -> int:
         """How many values are drawn for one unit of what goes in."""
-        known = [self._states[i] for i in call.inputs if i in self._states]
-        return (
-            sum(self._parts[i] for i in call.inputs if i in self._parts)
-            * 2
-            * sum(
-                math.prod(_positions(s)) * (s.distance.shape[1] if isinstance(s, State) else len(s.x))
-                for s in known[:1]
-            )
-        )
+        state = next((self._states[i] for i in call.inputs if i in self._states), None)
+        if state is None:
+            return 0
+        pairs = state.distance.shape[1] if isinstance(state, State) else len(state.x)
+        return 2 * pairs * math.prod(_positions(state)) * sum(self._parts.get(i, 1) for i in call.inputs)
 
     def _affordable(self, call: Call) -> int:
         """Units that may be drawn in this step; 0 if they would be too few to be of use."""

@@ -24,7 +24,7 @@ from initscope.images.style.search import Losses, Optimizer, search
 from initscope.images.style.setup import INITS, EncoderKind, Picture
 from initscope.images.style.spaces import FreeFeatures, Method, Pixels, Space, Tie, TiedFeatures, encode, fit_patches
 from initscope.images.style.statistics import ContentTerm, Loss, StyleTerm
-from initscope.images.tiling import memory_bytes
+from initscope.networks.planning import memory_bytes
 
 SIZE, STEPS, STYLE_WEIGHT = 256, 60, 1.0
 

@@ -18,7 +18,7 @@ from initscope.errors import BadInput
 from initscope.images.architectures import Size
 from initscope.images.modules import LEAK, Upsampling
 from initscope.images.networks import Decoder, Encoder
-from initscope.images.tiling import decoder_moves, memory_bytes, refuse
+from initscope.images.tiling import decoder_moves, refuse
 from initscope.images.training.batches import (
     Order,
     caching,
@@ -32,6 +32,7 @@ from initscope.images.training.batches import (
 from initscope.images.training.recipe import Recipe
 from initscope.images.training.result import TrainedDecoder, describe_layout, write_run
 from initscope.images.training.state import CHECKPOINT, Progressed, fingerprint, load_checkpoint, save_checkpoint
+from initscope.networks.planning import memory_bytes
 
 MEMORY = "2 GiB"
 Progress = Callable[[int, int], None]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,23 +60,8 @@ def run_depth(desk: Desk) -> Outcome:
                     sampled=_ratio(values, found[1]),
                     why="DC says \"about a half\", without a figure, and not how outputs become pictures")
         )  # fmt: skip
-    rows = []
-    for i in range(min(SHOWN, count)):
-        cells = [Cell(images[i], "original")]
-        for k in depths:
-            picture, ssim = _shown(outputs(images[i : i + 1], depth=k, seed=desk.seed)[0][0], images[i])
-            cells.append(Cell(picture, f"CD{k}: SSIM {ssim:.2f}"))
-        rows.append(cells)
-    means = {k: over_networks(v) for k, v in found.items()}
-    data = {
-        "depth": list(depths),
-        "ssim": [m.value for m in means.values()],
-        "stderr": [m.stderr for m in means.values()],
-    }
     title = "Random VGG16, random decoder, by depth of the feature"
-    return Outcome(
-        tuple(checks), data, picture_grid(rows, title), (f"{networks} networks, {count} images of {side}x{side}",)
-    )
+    return _sheet(images, "depth", "CD", found, checks, title, desk.seed)
 
 
 def run_width(desk: Desk) -> Outcome:
@@ -93,23 +80,34 @@ def run_width(desk: Desk) -> Outcome:
         grows(f"SSIM rises from {a} to {b} channels", difference(found[b], found[a]))
         for a, b in itertools.pairwise(widths)
     ]
-    rows = []
-    for i in range(min(SHOWN, count)):
-        cells = [Cell(images[i], "original")]
-        for n in widths:
-            picture, ssim = _shown(outputs(images[i : i + 1], channels=n, seed=desk.seed)[0][0], images[i])
-            cells.append(Cell(picture, f"{n}: SSIM {ssim:.2f}"))
-        rows.append(cells)
-    means = {n: over_networks(v) for n, v in found.items()}
-    data = {
-        "channels": list(widths),
-        "ssim": [m.value for m in means.values()],
-        "stderr": [m.stderr for m in means.values()],
-    }
     title = "CD1 with the widths of Conv1 to Conv5 in all layers, one network each"
-    return Outcome(
-        tuple(checks), data, picture_grid(rows, title), (f"{networks} networks, {count} images of {side}x{side}",)
-    )
+    return _sheet(images, "channels", "", found, checks, title, desk.seed)
+
+
+def _sheet(
+    images: Tensor,
+    option: str,
+    prefix: str,
+    found: Mapping[int, Tensor],
+    checks: Sequence[Check],
+    title: str,
+    seed: int,
+) -> Outcome:
+    """One row of pictures for each of the first images, one column for each value of the option, and the means over networks."""
+    rows = []
+    for image in images[:SHOWN]:
+        cells = [Cell(image, "original")]
+        for value in found:
+            setting: dict[str, Any] = {option: value}
+            picture, ssim = _shown(outputs(image[None], seed=seed, **setting)[0][0], image)
+            cells.append(Cell(picture, f"{prefix}{value}: SSIM {ssim:.2f}"))
+        rows.append(cells)
+    means = [over_networks(values) for values in found.values()]
+    data = {option: list(found), "ssim": [m.value for m in means], "stderr": [m.stderr for m in means]}
+    height, width = images.shape[2:]
+    networks = len(next(iter(found.values())))
+    note = f"{networks} networks, {len(images)} images of {height}x{width}"
+    return Outcome(tuple(checks), data, picture_grid(rows, title), (note,))
 
 
 def run_closest(desk: Desk) -> Outcome:
