@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from initscope.probe.measure import batch_geometry, dead_fraction, saturated_fraction
+from initscope.probe.measure import PIECE, batch_geometry, dead_fraction, saturated_fraction
 
 
 def _direct(rows: Tensor) -> Tensor:
@@ -31,10 +31,17 @@ def test_close_samples_keep_their_angles(spread: float, dtype: torch.dtype) -> N
 
 
 def test_images_are_measured_as_vectors() -> None:
-    images = torch.randn(5, 3, 6, 7, generator=torch.Generator().manual_seed(0))
+    images = torch.randn(5, 3, 6, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     whole, flat = batch_geometry(images), batch_geometry(images.flatten(1))
-    assert torch.equal(whole.defect, flat.defect)
+    assert torch.allclose(whole.defect, flat.defect, rtol=1e-13, atol=0)
+    assert torch.allclose(whole.defect, _direct(images.flatten(1)), rtol=1e-12, atol=0)
     assert torch.allclose(whole.norm, images.flatten(1).double().norm(dim=1))
+
+
+@pytest.mark.parametrize("length", [PIECE - 1, 2 * PIECE, 3 * PIECE + 5])
+def test_long_rows_are_measured_in_pieces(length: int) -> None:
+    rows = torch.randn(4, length, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    assert torch.allclose(batch_geometry(rows).gram, rows @ rows.T, rtol=1e-12, atol=1e-10)
 
 
 def test_unequal_norms_do_not_change_angles() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from initscope.errors import BadInput
 from initscope.images.architectures import ConvPlan, PoolPlan, Size
@@ -80,15 +81,44 @@ class Pool(nn.Module):
         if self.kind == "max":
             return F.max_pool2d(F.pad(x, reach, value=-math.inf) if any(reach) else x, window, stride)
         if self.kind == "average":
+            if not any(reach):
+                return F.avg_pool2d(x, window, stride)
             sums = F.avg_pool2d(F.pad(x, reach), window, stride, divisor_override=1)
             inside = F.pad(x.new_ones(1, 1, *x.shape[-2:]), reach)
             return sums / F.avg_pool2d(inside, window, stride, divisor_override=1)
-        squares = F.avg_pool2d(F.pad(x.square(), reach), window, stride, divisor_override=1)
+        padded = F.pad(x, reach) if any(reach) else x
+        if window == stride and not any(n % stride for n in padded.shape[-2:]):
+            pooled: Tensor = _Norms.apply(padded, stride)  # type: ignore[no-untyped-call]
+            return pooled
+        squares = F.avg_pool2d(padded.square(), window, stride, divisor_override=1)
         alive = squares > 0  # the root has no slope at zero, and the gradient there is taken as zero
         return torch.where(alive, squares, 1.0).sqrt() * alive
 
     def extra_repr(self) -> str:
         return f"{self.kind}, window={self.plan.window}, stride={self.plan.stride}"
+
+
+class _Norms(torch.autograd.Function):
+    """Euclidean norms of windows side by side; the gradient by hand, x / norm and 0 where the norm is, is one product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, side: int) -> Tensor:
+        parts = [x[..., top::side, left::side] for top in range(side) for left in range(side)]
+        found = parts[0].square()
+        for part in parts[1:]:
+            found.addcmul_(part, part)
+        found.sqrt_()
+        ctx.side = side
+        ctx.save_for_backward(x, found)
+        return found
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        x, norm = ctx.saved_tensors
+        share = (grad / norm).masked_fill_(norm == 0, 0.0)
+        windows = x.unflatten(-1, (-1, ctx.side)).unflatten(-3, (-1, ctx.side))
+        return (windows * share[..., :, None, :, None]).view(x.shape), None
 
 
 class Unpool(nn.Module):

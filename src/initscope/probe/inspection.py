@@ -10,7 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from initscope.probe.batches import Batch, Loss, total_loss
-from initscope.probe.measure import BatchGeometry, batch_geometry, dead_fraction, saturated_fraction
+from initscope.probe.measure import (
+    BatchGeometry,
+    batch_geometry,
+    dead_fraction,
+    gram_by_channel,
+    saturated_fraction,
+)
 from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
 from initscope.probe.trace import Call, Recorder, Step
@@ -85,7 +91,7 @@ def inspect_model(
     """Runs the model once on the batch, forwards and backwards, and leaves it as it was."""
     watch = _Watch(batch, backward, theory)
     recorder: Recorder[Look] = Recorder(model, (batch.arguments, batch.keywords), watch.see, watch.merge)
-    result = Inspection(recorder.steps, _look(batch.data, batch.samples, None, False))
+    result = Inspection(recorder.steps, _look(batch.data, batch.samples))
     result.numbers = batch.data.is_floating_point()
     with untouched(model, seed):
         prepare(model, train=train, dropout=dropout)
@@ -120,9 +126,11 @@ class _Watch:
         self._last: Capture | None = None
 
     def see(self, call: Call, values: Tensor) -> Look:
-        look = _look(values, self.samples, call, self.backward)
+        grams = gram_by_channel(values) if len(values) == self.samples else None
+        look = _look(values, self.samples, call, self.backward, grams)
         if self.theory is not None:
-            self._last = capture(values, self.pairs) if len(values) == self.samples and look.finite else None
+            usable = len(values) == self.samples and look.finite
+            self._last = capture(values, self.pairs, grams) if usable else None
             look.predicted = self.theory.step(call, self._last)
         return look
 
@@ -133,9 +141,11 @@ class _Watch:
         return look
 
 
-def _look(values: Tensor, samples: int, call: Call | None, backward: bool) -> Look:
+def _look(
+    values: Tensor, samples: int, call: Call | None = None, backward: bool = False, grams: Tensor | None = None
+) -> Look:
     rows = rows_of(values, samples)
-    geometry = None if rows is None else batch_geometry(rows)
+    geometry = None if rows is None else batch_geometry(rows, grams)
     finite = bool(torch.isfinite(geometry.norm).all()) if geometry is not None else bool(torch.isfinite(values).all())
     look = Look(geometry, values.numel() // samples, finite)
     if call is not None and call.kind == "activation":

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 CLOSE = 1e-2  # a defect (1 - cosine) below this is measured again from the centred batch
+PIECE = 1 << 12  # values of a sample that go into one product
 TILE = 1 << 22  # values of the batch that are centred at a time
 
 
@@ -51,21 +52,45 @@ class BatchGeometry:
         return float(torch.exp(torch.special.entr(share).sum()))
 
 
-def batch_geometry(values: Tensor) -> BatchGeometry:
-    """Norms and angles of the rows of `values`, (n, ...).
+def gram_by_channel(values: Tensor) -> Tensor | None:
+    """Images (n, c, h, w) give the Gram matrix of each channel, (c, n, n) in float64, in one reading of the values.
+
+    None for other shapes, and where these matrices are larger than the images.
+    """
+    if values.ndim != 4 or not values.is_floating_point() or len(values) > math.prod(values.shape[2:]):
+        return None
+    rows = values.detach().flatten(2).transpose(0, 1)
+    rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
+    return (rows @ rows.transpose(1, 2)).double()
+
+
+def batch_geometry(values: Tensor, by_channel: Tensor | None = None) -> BatchGeometry:
+    """Norms and angles of the rows of `values`, (n, ...); `by_channel` is their `gram_by_channel`, if it is there.
 
     >>> g = batch_geometry(torch.tensor([[3.0, 4.0], [4.0, 3.0], [0.0, 5.0]]))
     >>> g.norm.tolist(), [round(c, 6) for c in g.cosine.tolist()]
     ([5.0, 5.0, 5.0], [0.96, 0.8, 0.6])
     """
+    by_channel = gram_by_channel(values) if by_channel is None else by_channel
     rows = values.detach().reshape(len(values), -1)
     if rows.dtype not in (torch.float32, torch.float64):
         rows = rows.float()
-    gram = (rows @ rows.T).double()
+    gram = _gram(rows) if by_channel is None else by_channel.sum(0)
     geometry = _from_gram(gram)
     if len(rows) > 1 and bool((geometry.defect < CLOSE).any()):
         return _from_centred(rows)
     return geometry
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """Long rows in pieces side by side: as one product of n x n numbers, it would leave cores idle."""
+    pieces = rows.shape[1] // PIECE
+    if pieces < 2:
+        return (rows @ rows.T).double()
+    cut = pieces * PIECE
+    stack = rows[:, :cut].reshape(len(rows), pieces, PIECE).transpose(0, 1)
+    rest = rows[:, cut:]
+    return (stack @ stack.transpose(1, 2)).double().sum(0) + (rest @ rest.T).double()
 
 
 def _from_gram(gram: Tensor) -> BatchGeometry:

@@ -78,8 +78,11 @@ class Capture:
         """The measured second moments, as the start of what follows."""
         values = self.values.double() if self.values.numel() < 1 << 20 else self.values.float()
         first, second = (i.to(values.device) for i in self.pairs)
-        norm, mean = (t.mean(1).double() for t in (values.square(), values))
-        distance = (values[first] - values[second]).square_().mean(1).double()
+        mean = values.mean(1).double()
+        norm = torch.stack([v.square().mean(0).double() for v in values])
+        distance = torch.stack(  # a pair at a time: one after the other they stay in cache
+            [(values[i] - values[j]).square_().mean(0).double() for i, j in zip(*self.pairs, strict=True)]
+        )
         return State(
             Side(norm[first][None], mean[first][None]), Side(norm[second][None], mean[second][None]),
             distance[None], norm.new_ones(1), values.shape[1], tuple(values.shape[2:]),
@@ -128,28 +131,28 @@ def pairs_of(samples: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(first), torch.tensor(second)
 
 
-def capture(values: Tensor, pairs: tuple[Tensor, Tensor]) -> Capture | None:
-    """From values (n, c, h, w) or (n, d); None for other shapes."""
+def capture(values: Tensor, pairs: tuple[Tensor, Tensor], grams: Tensor | None = None) -> Capture | None:
+    """From values (n, c, h, w), with their `gram_by_channel`, or (n, d); None for other shapes."""
     if values.ndim not in (2, 4) or not values.is_floating_point():
         return None
     used = values.detach()[: int(max(pairs[0].max(), pairs[1].max())) + 1]
-    x, y, apart = _parts_in_channels(used, pairs)
+    x, y, apart = _parts_in_channels(used, pairs, grams)
     defect = geometry(x.sum(1), y.sum(1), apart.sum(1))["defect"]
     return Capture(used, pairs, defect, _spread(x, y, apart, defect))
 
 
-def _parts_in_channels(values: Tensor, pairs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def _parts_in_channels(
+    values: Tensor, pairs: tuple[Tensor, Tensor], grams: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """|x_c|², |y_c|² and |x_c - y_c|² of every pair and channel, (pairs, c) in float64.
 
-    For images from a Gram matrix per channel, one reading of the values; where samples have come close, from differences.
+    From the Gram matrices of the channels, if they are given; where samples have come close, from differences.
     """
     first, second = (i.to(values.device) for i in pairs)
-    if values.ndim == 4 and values.numel() >= 1 << 16:
-        rows = values.float().flatten(2).transpose(0, 1)  # (c, n, h·w)
-        gram = (rows @ rows.transpose(1, 2)).double()
-        own = gram.diagonal(dim1=1, dim2=2).T  # (n, c)
+    if grams is not None and values.numel() >= 1 << 16:
+        own = grams.diagonal(dim1=1, dim2=2).T  # (n, c)
         x, y = own[first], own[second]
-        apart = x + y - 2 * gram[:, first, second].T
+        apart = x + y - 2 * grams[:, first, second].T
         if bool((apart.sum(1) > CLOSE * (x + y).sum(1)).all()):
             return x, y, apart
     values = values.double() if values.numel() < 1 << 20 else values.float()

@@ -6,10 +6,11 @@ A map is (1, channels, h, w). Every distance is divided by that of the content p
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from initscope.errors import BadInput
 
@@ -17,6 +18,7 @@ Loss = Literal["whitened", "gram", "moments"]
 _KEPT = 64  # directions of a layer that whitening compares
 _FLOOR = 1e-2  # of the largest variance: directions much weaker than that are noise and stay weak
 _NOTHING = 1e-8  # a content picture that is already in the style is not divided by
+_ROWS = 8192  # positions that are centred at once, in cache
 
 
 class Statistics(Protocol):
@@ -30,11 +32,11 @@ class Gram:
     """|G(A) - G(S)|² / |G(S)|² with G(A) = A A' / positions (DC equation 4)."""
 
     def __init__(self, style: Tensor) -> None:
-        self.target = _gram(_flat(style))
+        self.target = second_moments(style)[0]
         self.scale = self.target.square().sum().clamp_min(_NOTHING)
 
     def distance(self, features: Tensor) -> Tensor:
-        return (_gram(_flat(features)) - self.target).square().sum() / self.scale
+        return (second_moments(features)[0] - self.target).square().sum() / self.scale
 
 
 class Moments:
@@ -58,9 +60,8 @@ class Whitened:
     """
 
     def __init__(self, style: Tensor) -> None:
-        flat = _flat(style)
-        self.mean = flat.mean(0)
-        covariance = _gram(flat - self.mean)
+        self.mean = _flat(style).mean(0)
+        covariance, _ = second_moments(style, self.mean)
         values, vectors = torch.linalg.eigh(covariance.double().cpu())
         kept = min(_KEPT, len(values))
         values, vectors = values.flip(0)[:kept].clamp_min(0), vectors.flip(1)[:, :kept]
@@ -71,9 +72,8 @@ class Whitened:
 
     def distance(self, features: Tensor) -> Tensor:
         # Turning the covariance is turning the features, and has no positions: one product of their number each way.
-        moved = _flat(features) - self.mean
-        turned = self.turn @ _gram(moved) @ self.turn.T
-        middle = self.turn @ moved.mean(0)
+        covariance, middle = second_moments(features, self.mean)
+        turned, middle = self.turn @ covariance @ self.turn.T, self.turn @ middle
         found: Tensor = ((turned - self.target).square().sum() + middle.square().sum()) / self.scale
         return found
 
@@ -123,8 +123,46 @@ def _flat(features: Tensor) -> Tensor:
     return features.permute(0, 2, 3, 1).reshape(-1, features.shape[1])
 
 
-def _gram(flat: Tensor) -> Tensor:
-    return flat.T @ flat / len(flat)
+def second_moments(features: Tensor, origin: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Σ (a - o)(a - o)' / positions, (channels, channels), and Σ (a - o) / positions, over the positions of a map.
+
+    >>> map = torch.rand(1, 3, 4, 5)
+    >>> gram, middle = second_moments(map)
+    >>> torch.allclose(gram, torch.einsum("nihw,njhw->ij", map, map) / 20), torch.allclose(middle, map.mean((0, 2, 3)))
+    (True, True)
+    """
+    found: tuple[Tensor, Tensor] = _SecondMoments.apply(features, origin)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _SecondMoments(torch.autograd.Function):
+    """With its gradient by hand: autograd does not know that the product is symmetric, and would form it twice and hold
+    the centred map."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, origin: Tensor | None) -> tuple[Tensor, Tensor]:
+        flat = _flat(features)
+        ctx.save_for_backward(flat, origin)
+        ctx.shape = features.shape
+        square = flat.new_zeros(flat.shape[1], flat.shape[1])
+        for start in range(0, len(flat), _ROWS):
+            part = flat[start : start + _ROWS]
+            part = part if origin is None else part - origin
+            square.addmm_(part.T, part)
+        middle = flat.mean(0)
+        return square / len(flat), middle if origin is None else middle - origin
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, square: Tensor, middle: Tensor) -> tuple[Tensor, None]:
+        flat, origin = ctx.saved_tensors
+        both, one = (square + square.T) / len(flat), middle / len(flat)
+        one = one if origin is None else one - origin @ both
+        found = torch.empty_like(flat)
+        for start in range(0, len(flat), _ROWS):
+            torch.addmm(one, flat[start : start + _ROWS], both, out=found[start : start + _ROWS])
+        batch, channels, height, width = ctx.shape
+        return found.view(batch, height, width, channels).permute(0, 3, 1, 2), None
 
 
 def _moments(flat: Tensor) -> Tensor:
