@@ -114,11 +114,26 @@ def test_full_of_finished_items_takes_no_time(tmp_path: Path, fakes: None) -> No
     assert "none of these items takes longer" in run("run", "overparam/good", "--full", "--out", str(tmp_path)).stderr
 
 
+def test_workers_find_what_one_process_finds(tmp_path: Path) -> None:
+    keys = [QUICK, "nachum2022/remark1", "overparam/lemma1"]
+    alone = document("run", *keys, "--quick")
+    shared = document("run", *keys, "--quick", "--workers", "2", "--out", str(tmp_path))
+    for one, other in zip(alone["items"], shared["items"], strict=True):
+        assert one["key"] == other["key"]
+        assert one["checks"] == other["checks"]
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")}
+    assert document("run", *keys, "--quick", "--workers", "2", "--out", str(tmp_path)) == shared
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")} == written
+    assert len(written) == 3
+
+
 WRONG = {
     "no key": (["run"], "Missing argument"),
     "unknown item": (["run", "overparam/fig99"], "no item 'overparam/fig99'; did you mean overparam/fig"),
     "one unknown among many": (["run", QUICK, "nonsense"], "no item 'nonsense'"),
     "both sizes": (["run", QUICK, "--quick", "--full"], "leave one of them out"),
+    "two kinds of workers": (["run", QUICK, "--workers", "1", "--scheduler", "tcp://h:1"], "choose one"),
+    "fewer than no workers": (["run", QUICK, "--workers", "-1"], "expected a whole number"),
     "missing data": (["run", QUICK, "--data", "nowhere"], "--data: no folder 'nowhere'"),
     "data without sets": (["run", QUICK, "--data", "."], "holds none of the papers' sets"),
     "unknown source": (["run", QUICK, "--data", "potos:1"], "--data: no folder 'potos:1'"),

@@ -13,6 +13,7 @@ from initscope.errors import BadInput
 
 if TYPE_CHECKING:
     from initscope.papers import Item, Plan, Record
+    from initscope.papers.runner import Spread
 
 FAILED = 1  # exit code: an item stopped with an error
 
@@ -53,7 +54,18 @@ def list_items(settings: Settings) -> None:
     help="Folder with files such as cifar10.npz, or a source in place of all sets, such as folder:PATH "
     "[default: $INITSCOPE_DATA, else photographs].",
 )  # fmt: skip
-def run(settings: Settings, keys: Sequence[str], out: Path | None, quick: bool, full: bool, data: str | None) -> None:
+@click.option("--workers", type=int, default=0, help="Processes that share the items [default: this one alone].")
+@click.option("--scheduler", default=None, metavar="ADDRESS", help="A Dask scheduler whose workers share them.")
+def run(
+    settings: Settings,
+    keys: Sequence[str],
+    out: Path | None,
+    quick: bool,
+    full: bool,
+    data: str | None,
+    workers: int,
+    scheduler: str | None,
+) -> None:
     """Run items (nachum2022/fig1c), all of a paper (nachum2022), or all.
 
     The table holds what is published beside what is exact and what was sampled, with an interval. Exit codes: 0 everything
@@ -67,8 +79,9 @@ def run(settings: Settings, keys: Sequence[str], out: Path | None, quick: bool, 
     chosen = find_all(keys)
     size = "quick" if quick else "full" if full else "normal"
     plan = Plan(choose_source(data), size=size, seed=settings.seed, folder=out)
+    spread = _spread(workers, scheduler)
     _announce(settings, chosen, plan)
-    made = _run(settings, chosen, plan)
+    made = _run(settings, chosen, plan, spread)
     _print(settings, made, plan)
     if any(record.failed for record in made):
         click.get_current_context().exit(FAILED)
@@ -91,7 +104,17 @@ def _announce(settings: Settings, chosen: Sequence[Item], plan: Plan) -> None:
         settings.say(f"note: {'; '.join(replaced)}")
 
 
-def _run(settings: Settings, chosen: Sequence[Item], plan: Plan) -> list[Record]:
+def _spread(workers: int, scheduler: str | None) -> Spread | None:
+    """How items are shared among processes; None for this one alone."""
+    if not workers and scheduler is None:
+        return None
+    from initscope.scale.tasks import Cluster, completed
+
+    cluster = Cluster(workers, scheduler)
+    return lambda function, keys: completed(function, keys, cluster)
+
+
+def _run(settings: Settings, chosen: Sequence[Item], plan: Plan, spread: Spread | None) -> list[Record]:
     """All records of this call; the page in the folder is written anew after each."""
     from initscope.papers import run_items
 
@@ -105,7 +128,7 @@ def _run(settings: Settings, chosen: Sequence[Item], plan: Plan) -> list[Record]
 
         rewrite = _page_writer(chosen, plan)
         try:
-            for record in run_items(chosen, plan, advance):
+            for record in run_items(chosen, plan, advance, spread):
                 made.append(record)
                 bar.update(job, completed=len(made))
                 rewrite(made)
@@ -117,7 +140,8 @@ def _run(settings: Settings, chosen: Sequence[Item], plan: Plan) -> list[Record]
             )
             settings.say(f"{len(made)} of {len(chosen)} items finished, {kept}")
             raise
-    return made
+    place = {item.key: number for number, item in enumerate(chosen)}
+    return sorted(made, key=lambda record: place[record.key])
 
 
 def _page_writer(chosen: Sequence[Item], plan: Plan) -> Callable[[Sequence[Record]], None]:

@@ -1,10 +1,11 @@
-"""Runs items one after another; what is finished is kept, what fails is reported, and the rest goes on."""
+"""Runs items one after another, or spread over processes; what is finished is kept, what fails is reported."""
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,8 +16,11 @@ from initscope.papers import record as records
 from initscope.papers.desk import Source, make_desk
 from initscope.papers.item import Item
 from initscope.papers.record import Record
+from initscope.papers.registry import find
 
 Progress = Callable[[Item, int, int], None]
+# Applies a function to each of the keys, somewhere, and yields place and result in the order in which they finish.
+Spread = Callable[[Callable[[str], Record], Sequence[str]], Iterable[tuple[int, Record]]]
 
 
 @dataclass(frozen=True)
@@ -42,26 +46,43 @@ class Plan:
         return records.digest_of(item, self.source, size=self.size, seed=self.seed)
 
 
-def run_items(chosen: Sequence[Item], plan: Plan, progress: Progress | None = None) -> Iterator[Record]:
-    """Run items in turn and yield each result as it is there, after it was written.
+def run_items(
+    chosen: Sequence[Item], plan: Plan, progress: Progress | None = None, spread: Spread | None = None
+) -> Iterator[Record]:
+    """Run items and yield each result as it is there, after it was written: in turn, or as `spread` finishes them.
 
     An interrupt leaves what is finished in the folder; the same call then goes on where it was.
     """
     if plan.folder is not None:
         records.check_folder(plan.folder)
         records.sweep(plan.folder)
+    if spread is None:
+        for item in chosen:
+            yield plan.finished(item) or _kept(run_item(item, plan, progress), plan)
+        return
+    left = []
     for item in chosen:
         found = plan.finished(item)
         if found is not None:
             yield found
-            continue
-        made = run_item(item, plan, progress)
-        if plan.folder is not None:
-            if made.failed:
-                records.forget(plan.folder, item.key)
-            else:
-                records.save(made, plan.folder)
-        yield made
+        else:
+            left.append(item.key)
+    for _, made in spread(functools.partial(_run_key, plan=plan), left):
+        yield _kept(made, plan)
+
+
+def _run_key(key: str, plan: Plan) -> Record:
+    (item,) = find(key)
+    return run_item(item, plan)
+
+
+def _kept(made: Record, plan: Plan) -> Record:
+    if plan.folder is not None:
+        if made.failed:
+            records.forget(plan.folder, made.key)
+        else:
+            records.save(made, plan.folder)
+    return made
 
 
 def run_item(item: Item, plan: Plan, progress: Progress | None = None) -> Record:
