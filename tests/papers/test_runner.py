@@ -52,13 +52,15 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("change", ["size", "seed", "title", "source text", "version", "data"])
+@pytest.mark.parametrize("change", ["size", "seed", "title", "source text", "version", "data", "filters"])
 def test_whatever_changes_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     counted, folder = Counted(), tmp_path / "out"
     data = tmp_path / "data"
     data.mkdir()
     np.savez(data / "cifar10.npz", x_train=np.zeros((4, 32, 32, 3), np.uint8))
-    one, how = item(run=counted, sets=("cifar10",)), plan(folder, source=choose_source(str(data)))
+    monkeypatch.setenv("INITSCOPE_WEIGHTS", str(tmp_path))
+    one = replace(item(run=counted, sets=("cifar10",)), filters=("vgg16",))
+    how = plan(folder, source=choose_source(str(data)))
     list(run_items([one], how))
     if change == "size":
         how = replace(how, size="normal")
@@ -70,6 +72,8 @@ def test_whatever_changes_is_computed_again(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(records, "_sources", lambda package: "edited")
     elif change == "version":
         monkeypatch.setattr(records, "__version__", "99")
+    elif change == "filters":
+        (tmp_path / "vgg16.safetensors").write_bytes(b"filters")
     else:
         np.savez(data / "cifar10.npz", x_train=np.ones((4, 32, 32, 3), np.uint8))
     list(run_items([one], how))

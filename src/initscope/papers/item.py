@@ -138,7 +138,8 @@ class Desk:
 class Item:
     """A figure, table or statement of a paper. `says` is its claim in one sentence; `sets` the data it asks for.
 
-    Only sets named there are handed out: a finished result is kept until one of them changes.
+    Only sets named there are handed out: a finished result is kept until one of them changes, or one of the pre-trained
+    networks named in `filters`.
 
     `heavy` items (minutes at full size) say in `full_minutes` how long `--full` takes.
     """
@@ -149,6 +150,7 @@ class Item:
     run: Callable[[Desk], Outcome]
     sets: tuple[str, ...] = ()
     full_minutes: float | None = None
+    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

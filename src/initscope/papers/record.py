@@ -17,6 +17,7 @@ from typing import Any
 from initscope import __version__
 from initscope.errors import BadInput
 from initscope.figures import check_writable, write_atomically
+from initscope.images.pretrained import FOLDER
 from initscope.papers.desk import Source
 from initscope.papers.item import Check, Item, Sampled
 from initscope.papers.published import package_of
@@ -66,12 +67,22 @@ def interval(check: Check) -> tuple[float, float] | None:
 
 
 def digest_of(item: Item, source: Source, *, size: str, seed: int) -> str:
-    """Another text for another item, size, seed, version, text of the paper's modules, or data."""
+    """Another text for another item, size, seed, version, text of the paper's modules, data, or pre-trained filters."""
     parts = [
         SCHEMA, __version__, item.key, item.title, item.says, size, str(seed), _sources(package_of(item.key)),
         *(f"{name} {source.identity(name)}" for name in item.sets),
+        *(f"{name} {_filters(name)}" for name in item.filters),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _filters(name: str) -> str:
+    """Which file of pre-trained filters is at hand."""
+    file = Path(os.environ.get(FOLDER, "")).expanduser() / f"{name}.safetensors"
+    if not file.is_file():
+        return "none"
+    stat = file.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 @cache

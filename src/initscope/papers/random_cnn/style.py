@@ -237,6 +237,7 @@ ITEMS = (
         "Stylised pictures from random networks are competitive with those of trained ones.",
         run_figure15,
         full_minutes=20,
+        filters=("vgg16",),
     ),
     Item(
         "random-cnn/fig16",
@@ -244,6 +245,7 @@ ITEMS = (
         "The transition from content to style is smooth with a growing ratio.",
         run_figure16,
         full_minutes=8,
+        filters=("vgg16",),
     ),
     Item(
         "random-cnn/fig17",
@@ -251,5 +253,6 @@ ITEMS = (
         "Different random networks give different pictures in the same style.",
         run_figure17,
         full_minutes=15,
+        filters=("vgg16",),
     ),
 )

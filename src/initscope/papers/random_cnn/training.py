@@ -181,10 +181,11 @@ ITEMS = (
     Item(
         "random-cnn/fig10", "Training loss of CD2",
         "Training of the decoder converges much quicker on a random CNN and yields slightly lower loss.",
-        run_figure10, (SET,), 120,
+        run_figure10, (SET,), 120, ("vgg16", "alexnet"),
     ),
     Item(
         "random-cnn/fig11", "Generalization error",
         "Random VGG yields much less loss than pre-trained VGG, and the more so the deeper.", run_figure11, (SET,), 240,
+        ("vgg16", "alexnet"),
     ),
 )  # fmt: skip
