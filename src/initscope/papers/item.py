@@ -35,6 +35,7 @@ class Sampled:
 class Check:
     """One line of the table: published, exact, sampled, agrees?
 
+    `measured` is what these draws, runs or pictures gave where no interval can be had.
     `agrees` is None where nothing can be compared, and `why` then says what is missing; where it is False, `why` says
     what explains the difference as far as that is known.
     """
@@ -45,6 +46,7 @@ class Check:
     exact: float | None = None
     sampled: Sampled | None = None
     why: str = ""
+    measured: float | None = None
 
 
 def compare(
@@ -72,11 +74,12 @@ def claim(
     *,
     exact: float | None = None,
     sampled: Sampled | None = None,
+    measured: float | None = None,
     published: str | None = None,
     why: str = "",
 ) -> Check:
     """A sentence of the paper turned into an inequality, already decided by the caller."""
-    return Check(says, bool(holds), published, exact, sampled, why)
+    return Check(says, bool(holds), published, exact, sampled, why, measured)
 
 
 def undecided(says: str, why: str, *, published: str | None = None, exact: float | None = None) -> Check:

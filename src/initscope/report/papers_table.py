@@ -30,12 +30,16 @@ def exact_text(value: float | None) -> str:
 
 
 def sampled_text(check: Check) -> str:
-    """Value and interval, with two digits of the half width.
+    """Value and interval, with two digits of the half width; what was measured without one says so.
 
     >>> from initscope.papers import Sampled
     >>> sampled_text(Check("slope", True, sampled=Sampled(0.97312, 0.001, draws=1000)))
     '0.9731 [0.9712, 0.9751]'
+    >>> sampled_text(Check("loss, largest ratio", True, measured=0.1331289))
+    '0.133, no interval'
     """
+    if check.measured is not None:
+        return f"{check.measured:.3g}, no interval"
     if check.sampled is None or math.isnan(check.sampled.value):
         return MISSING
     value, (low, high) = check.sampled.value, check.sampled.interval()

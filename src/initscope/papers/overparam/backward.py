@@ -42,7 +42,7 @@ def proposition1(desk: Desk) -> Outcome:
         claim(
             f"so the number of active units is Binomial({width}, 1/2); shown is the p-value of a chi-square test",
             pvalue > 0.05,
-            exact=pvalue,
+            measured=pvalue,
             why="" if pvalue > 0.05 else "One seed in twenty gives a smaller one.",
         ),
     )
@@ -113,7 +113,7 @@ def lemma5(desk: Desk) -> Outcome:
         claim(
             f"(Ru) ⊙ z drawn for {width} units follows that law; shown is the p-value of Kolmogorov and Smirnov's test",
             test.pvalue > 0.05,
-            exact=float(test.pvalue),
+            measured=float(test.pvalue),
             why="" if test.pvalue > 0.05 else "One seed in twenty gives a smaller one.",
         ),
         claim(

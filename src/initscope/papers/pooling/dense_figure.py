@@ -111,9 +111,7 @@ def _picture(sets: list[PairSet], before: list[Tensor], found: dict[str, list[Es
                 limits_up=(0.93, 1.005),
             )
         )
-    title = (
-        f"After a dense layer both poolings take every pair to a cosine near 1, whatever the data (groups of {GROUP})"
-    )
+    title = f"Both poolings of a dense layer, groups of {GROUP}: cosines near 1 for all data"
     words = (
         f"Two panels, average and max pooling over groups of {GROUP} of {WIDTH} ReLU units. The exact curve rises from 0.94 for "
         "opposite inputs to 1; the sampled pairs of all sets lie on it."

@@ -154,9 +154,9 @@ def _draw_channels(
     panel = Panel(marks, "channels in every layer", "SSIM, grey", scale_across="log", limits_up=(0, 1))
     low, high = gain.interval()
     found = f"twice the channels change SSIM by {gain.value:+.3f} (95 %: {low:+.3f} to {high:+.3f})"
-    title = f"CD1, {label}: {found}; {scale.words()}"
+    title = f"Twice the channels, SSIM {gain.value:+.3f}: {label} ({scale.words()})"
     said = ", ".join(f"{n}: {m.value:.3f}" for n, m in means.items())
-    return curves_and_points([panel], title, f"{title}. Mean SSIM by channels: {said}.", size=(6.4, 3.6))
+    return curves_and_points([panel], title, f"{title}. CD1: {found}. Mean SSIM by channels: {said}.", size=(6.4, 3.6))
 
 
 def run_kernels(desk: Desk) -> Outcome:

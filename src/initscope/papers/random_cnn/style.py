@@ -110,8 +110,10 @@ def run_figure15(desk: Desk) -> Outcome:
     )
     whole, part = (_products(layout("vgg16", 5), room.size, first) for first in (0, 1))
     checks = [
-        claim("The result is nearer to the style than the content is, done as in A.4", ours < 1, exact=ours, why=noise),
-        claim("and so it is with tied features and whitened statistics", tied < 1, exact=tied, why=noise),
+        claim(
+            "The result is nearer to the style than the content is, done as in A.4", ours < 1, measured=ours, why=noise
+        ),
+        claim("and so it is with tied features and whitened statistics", tied < 1, measured=tied, why=noise),
         claim(
             "Fewer multiplications a step than with pixels, in VGG16: the ratio of the two",
             part < whole,
@@ -129,7 +131,7 @@ def run_figure15(desk: Desk) -> Outcome:
         )
         if ours > 1.1 * gatys.style:
             why += " Free features meet the loss in directions that no picture has, and the random decoder shows little of them."
-        checks.append(claim(says, ours <= 1.1 * gatys.style, exact=ours / max(gatys.style, 1e-12), why=why))
+        checks.append(claim(says, ours <= 1.1 * gatys.style, measured=ours / max(gatys.style, 1e-12), why=why))
     data = {name: {"content": mark.content, "style": mark.style} for name, mark in found.items()}
     parts = [row[i : i + 4] for row in rows for i in (0, 4)]
     picture = picture_grid(parts, "One picture in the style of another, in several ways")
@@ -152,12 +154,14 @@ def run_figure16(desk: Desk) -> Outcome:
     short = f"{room.steps} steps each: a search that ends before its balance may break the order."
     contents, styles = [r.content_loss for r in results], [r.style_loss for r in results]
     checks = (
-        claim("The larger the ratio, the farther from the content", _rising(contents), exact=contents[-1], why=short),
-        claim("and the nearer to the style", _rising(styles[::-1]), exact=styles[-1], why=short),
+        claim(
+            "The larger the ratio, the farther from the content", _rising(contents), measured=contents[-1], why=short
+        ),
+        claim("and the nearer to the style", _rising(styles[::-1]), measured=styles[-1], why=short),
         claim(
             "so it is for the judge too: the distance to the content at the largest ratio exceeds that at the smallest",
             marks[-1].content > marks[0].content,
-            exact=marks[-1].content - marks[0].content,
+            measured=marks[-1].content - marks[0].content,
             why=short,
         ),
     )
@@ -195,12 +199,12 @@ def run_figure17(desk: Desk) -> Outcome:
         claim(
             "Models that differ in filters, kernel or seed give different pictures: least root mean square difference",
             least > 0.02,
-            exact=least,
+            measured=least,
         ),
         claim(
             "The deviation of the weights is one of the parameters that make results differ: 1/128 and 1/8",
             scaled > 0,
-            exact=scaled,
+            measured=scaled,
             why="With ReLU and without biases a factor on the weights multiplies all features, and no picture depends on "
             "it; kernel, number of filters and seed do.",
         ),

@@ -121,8 +121,8 @@ def _spread_checks(spreads: dict[str, list[TrainedDecoder]], short: str) -> list
     why = "filters of a small variance give small features, which this few steps do not make up for"
     return [
         claim("small variances change the loss at the beginning: largest ratio", max(begins) / min(begins) > 1.01,
-              exact=max(begins) / min(begins)),
-        claim(f"they end at the same magnitude, within {SAME:g}: largest ratio", ratio < SAME, exact=ratio,
+              measured=max(begins) / min(begins)),
+        claim(f"they end at the same magnitude, within {SAME:g}: largest ratio", ratio < SAME, measured=ratio,
               why="" if ratio < SAME else why),
         below("and below N(0, 1)", [max(ends)], [mean(large)], short),
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def _similar(laws: dict[str, list[TrainedDecoder]], short: str) -> Check:
     return claim(
         f"the four laws acquire similar loss, within {SAME:g}: largest ratio",
         ratio < SAME,
-        exact=ratio,
+        measured=ratio,
         why="" if ratio < SAME else short,
     )
 
@@ -149,7 +149,7 @@ def run_figure11(desk: Desk) -> Outcome:
         for k in depths
     ]
     checks = [claim(f"random VGG16 generalises: held-out over training loss at most {SAME:g}: largest",
-                    max(gaps) < SAME, exact=max(gaps))]  # fmt: skip
+                    max(gaps) < SAME, measured=max(gaps))]  # fmt: skip
     marks: list[Line | Points] = [Points("random", depths, ours, hue=0)]
     if missing:
         checks += [undecided("random VGG16 yields less loss than pre-trained VGG16", missing),
@@ -165,7 +165,7 @@ def run_figure11(desk: Desk) -> Outcome:
         why = "after so few steps the loss of shallow decoders on pre-trained features is still far from its end"
         holds = growth[0] > growth[1]
         says = f"from CD{depths[0]} to CD{depths[-1]} the loss grows faster for pre-trained than for random: ratio"
-        checks.append(claim(says, holds, exact=growth[0] / growth[1], why="" if holds else why))
+        checks.append(claim(says, holds, measured=growth[0] / growth[1], why="" if holds else why))
         marks.append(Points("pre-trained", depths, theirs, hue=1))
     title = "VGG16: held-out loss of the trained decoder, by depth"
     panel = Panel(marks, "depth k of CDk", "squared error per pixel and channel", scale_up="log", counts=True)
