@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -16,7 +17,7 @@ from matplotlib.collections import PolyCollection
 from PIL import Image
 
 from initscope.errors import BadInput
-from initscope.figures import Curve, Picture, similarity_curves, write_atomically
+from initscope.figures import Curve, Line, Panel, Picture, curves_and_points, similarity_curves, write_atomically
 from initscope.figures.style import PALETTE
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -162,3 +163,11 @@ def test_wrong_lengths_are_refused() -> None:
 def test_undefined_numbers_leave_a_gap() -> None:
     curve = Curve("c", [0.5, math.nan, 0.7], sampled=[0.5, math.nan, 0.7], margin=[0.1, math.nan, 0.1])
     ElementTree.fromstring(similarity_curves(["a", "b", "c"], [curve]).svg())
+
+
+def test_texts_of_an_svg_keep_their_digits_and_coordinates_lose_theirs() -> None:
+    panel = Panel([Line("gain 0.0079", [1, 1000], [1.0, 0.001])], "units", "left 0.00123", scale_up="log")
+    svg = curves_and_points([panel], "A gain of +0.0079", "From 1 to 0.00125.").svg()
+    for text in (">0.001<", "left 0.00123", "gain 0.0079", "A gain of +0.0079", "From 1 to 0.00125."):
+        assert text in svg, text
+    assert not re.search(r' (?:d|x|y)="[^"]*\d\.\d{3}', svg)

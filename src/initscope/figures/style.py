@@ -88,14 +88,17 @@ def check_suffix(path: Path) -> None:
         raise BadInput(f"figure {path}", f"got {got}, expected .svg or .png", f"name it {path.stem or 'figure'}.svg")
 
 
+_COORDINATES = re.compile(r' (?:d|points|x|y|x1|y1|x2|y2|cx|cy|width|height)="[^"]*"')
+
+
 def _with_words(svg: str, title: str, description: str) -> str:
     """Only the <svg> element, without metadata, with its role, title and description.
 
-    Coordinates keep two decimals, a 36,000th of a centimetre being invisible: half the size.
+    Coordinates keep two decimals, a 36,000th of a centimetre being invisible: half the size. Texts keep all theirs.
     """
     body = svg[svg.index("<svg") :]
     body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r"(-?\d+\.\d\d)\d+", r"\1", body)
+    body = _COORDINATES.sub(lambda found: re.sub(r"(-?\d+\.\d\d)\d+", r"\1", found[0]), body)
     body = re.sub(r"\s*\n\s*", "\n", body)
     key = hashlib.sha256(f"{title}\n{description}".encode()).hexdigest()[:8]
     words = f'<title id="title-{key}">{escape(title)}</title>\n <desc id="desc-{key}">{escape(description)}</desc>\n'
