@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from initscope.errors import BadInput
+from initscope.probe.safekeeping import same_randomness
 from initscope.probe.trace import tensors_in
 
 Loss = Callable[[Any, Any], Tensor]
@@ -21,27 +22,39 @@ Loss = Callable[[Any, Any], Tensor]
 
 @dataclass(frozen=True)
 class Batch:
-    """Arguments of one forward call, the targets if there are any, and the number of samples."""
+    """Arguments of one forward call, the targets if there are any, and what was made of the user's batch, in words."""
 
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     target: Any
-    samples: int
+    note: str = ""
 
     def run(self, model: nn.Module) -> Any:
+        """The model's answer; a model may write to its input, so give it a `copy`."""
         return model(*self.arguments, **self.keywords)
+
+    def copy(self) -> Batch:
+        with torch.inference_mode(False):  # tensors made in inference mode cannot be part of a backward pass
+            arguments, keywords = tree_map_only(Tensor, lambda t: t.detach().clone(), (self.arguments, self.keywords))
+        return replace(self, arguments=arguments, keywords=keywords)
 
     @property
     def data(self) -> Tensor:
-        """The first tensor that goes in, floating point if there is one."""
-        tensors = tensors_in((self.arguments, self.keywords))
-        return next((t for t in tensors if t.is_floating_point()), tensors[0])
+        """The first tensor that goes in: floating point with features if there is one, else with features, else any."""
+        tensors = [t for t in tensors_in((self.arguments, self.keywords)) if t.ndim > 0]
+        return max(tensors, key=lambda t: (t.ndim > 1 and t.is_floating_point(), t.ndim > 1, t.is_floating_point()))
+
+    @property
+    def samples(self) -> int:
+        return len(self.data)
 
 
 def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
     """A tensor, positional arguments in a tuple, keyword arguments in a dict, `(inputs, targets)`, or a loader of these."""
     if isinstance(batch, Iterable) and not isinstance(batch, Tensor | Mapping | tuple | list):
-        batch = next(iter(batch), None)
+        with same_randomness(batch):
+            batch = next(iter(batch), None)
+    note = ""
     arguments: tuple[Any, ...] = ()
     keywords: dict[str, Any] = {}
     if isinstance(batch, Mapping):
@@ -50,6 +63,7 @@ def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
         arguments = tuple(batch)
         if target is None and len(arguments) == 2 and _takes_one(model):
             arguments, target = (batch[0],), batch[1]
+            note = "a pair was taken as (inputs, targets); pass a dict to give the model both"
     elif isinstance(batch, Tensor):
         arguments = (batch,)
     else:
@@ -61,24 +75,14 @@ def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
     tensors = tensors_in((arguments, keywords))
     if not tensors:
         raise BadInput("batch", "holds no tensor", "pass at least one tensor with samples on its first axis")
-    _check(tensors)
-    with torch.inference_mode(False):  # tensors made in inference mode cannot be part of a backward pass
-        arguments, keywords = tree_map_only(Tensor, _recordable, (arguments, keywords))
-    return Batch(arguments, keywords, target, next(len(t) for t in tensors if t.ndim > 0))
-
-
-def _recordable(tensor: Tensor) -> Tensor:
-    return tensor.clone() if tensor.is_inference() else tensor
-
-
-def _check(tensors: list[Tensor]) -> None:
     for t in tensors:
         if t.is_floating_point() and not bool(torch.isfinite(t).all()):
             raise BadInput("batch", "holds NaN or infinite values", "clean the data first")
-    sized = [t for t in tensors if t.ndim > 0]
-    if not sized or len(sized[0]) < 2:
-        got = tuple(sized[0].shape) if sized else ()
+    made = Batch(arguments, keywords, target, note)
+    got = tuple(made.data.shape) if any(t.ndim > 0 for t in tensors) else ()
+    if not got or got[0] < 2:
         raise BadInput("batch", f"got shape {got}, expected at least 2 samples on the first axis", "angles need pairs")
+    return made
 
 
 def _takes_one(model: nn.Module) -> bool:
@@ -106,11 +110,13 @@ def total_loss(output: Any, batch: Batch, loss: Loss | None, seed: int) -> tuple
     own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(own, Tensor) and own.ndim == 0:
         return own * batch.samples, "the model's own"
-    values = _main_output(output)
+    values = main_output(output)
     target = batch.target
-    if isinstance(target, Tensor) and len(target) == len(values):
-        if not target.is_floating_point() and target.shape == values.shape[:1] and values.ndim == 2:
-            return F.cross_entropy(values, target, reduction="sum"), "cross-entropy"
+    if isinstance(target, Tensor) and target.ndim > 0 and len(target) == len(values):
+        classes = _class_axis(values, target)
+        if classes is not None:
+            each = F.cross_entropy(values.movedim(classes, 1), target, reduction="sum")
+            return each / max(target[0].numel(), 1), "cross-entropy"
         if target.shape == values.shape:
             return (values - target).square().sum() / 2, "squared error"
     generator = torch.Generator().manual_seed(seed)
@@ -118,7 +124,17 @@ def total_loss(output: Any, batch: Batch, loss: Loss | None, seed: int) -> tuple
     return (values * direction).sum() / math.sqrt(max(values[0].numel(), 1)), "random direction"
 
 
-def _main_output(output: Any) -> Tensor:
+def _class_axis(values: Tensor, target: Tensor) -> int | None:
+    """Where the classes are if the target is their indices: axis 1, as torch has it, or the last, as language models do."""
+    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool or values.ndim < 2:
+        return None
+    if target.shape == (*values.shape[:1], *values.shape[2:]):
+        return 1
+    return values.ndim - 1 if target.shape == values.shape[:-1] else None
+
+
+def main_output(output: Any) -> Tensor:
+    """What the loss is taken of: logits or the last hidden state where a model names them, else its first tensor."""
     for name in ("logits", "last_hidden_state"):
         found = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
         if isinstance(found, Tensor):

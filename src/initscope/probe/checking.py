@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch
-from initscope.probe.blame import Place, contributions, shares
+from initscope.probe.blame import Place, carriers, contributions, shares
 from initscope.probe.inspection import Inspection, Look, inspect_model
 from initscope.probe.redraw import Redraw
 from initscope.probe.report import LayerReport, Report, SeedSpread
@@ -58,7 +59,11 @@ def check(
     redraw = Redraw(first, factory)
     passes = []
     for number in range(seeds):
-        one = first if number == 0 else redraw.draw(seed + number)
+        try:
+            one = first if number == 0 else redraw.draw(seed + number)
+        except (RuntimeError, TypeError) as error:  # a model that cannot be copied
+            redraw.failure = f"one seed only: {str(error).splitlines()[0]}"
+            break
         options = {"loss": loss, "train": train, "dropout": dropout, "theory": number == 0 and theory}
         passes.append(inspect_model(one, given, seed=seed + number, **options))  # type: ignore[arg-type]
         if passes[-1].failure is not None:
@@ -95,7 +100,13 @@ def check_model(model: nn.Module) -> None:
     for name, p in named:
         if isinstance(p, nn.parameter.UninitializedParameter):
             raise BadInput("model", f"{name} has no shape yet", "run the model once on a batch")
-        if not math.isfinite(float(p.detach().sum())) and not bool(torch.isfinite(p).all()):
+        if p.is_meta:
+            raise BadInput(
+                "model",
+                f"{name} is on the meta device and has no values",
+                "give it real weights: to_empty, then initialize",
+            )
+        if not bool(torch.isfinite(p.detach().sum())) and not bool(torch.isfinite(p).all()):
             raise BadInput("model", f"{name} holds NaN or infinite weights", "initialize it again")
 
 
@@ -113,16 +124,25 @@ def _report(
             "model", first.failure or "no operation on the data was seen", "run the model on the batch by itself"
         )
     good = [p for p in passes if p.failure is None] or [first]
-    blame = _blame(first)
+    carried = _carriers(first)
+    blame = _blame(first, carried)
     rows = []
     for index, step in enumerate(first.steps):
         looks = [p.steps[index].observed for p in good if _same(p, index, step)]
-        rows.append(_row(step, looks, good, blame[index]))
+        row = _row(step, looks, good, blame[index])
+        rows.append(replace(row, carriers=carried[index], output=index == first.output))
     rows = judge_all(rows, thresholds)
     verdict, bad = overall(rows, first.failure)
     notes = [f"{name}: {why}" for name, why in first.notes.items()]
+    if batch.note:
+        notes.append(f"batch: {batch.note}")
     if redraw is not None:
         notes.append(f"other seeds: {redraw.how}")
+    result = score(rows) if first.failure is None else 0.0
+    if math.isnan(result):
+        notes.append(
+            f"nothing could be judged: no step on the way to the output keeps {batch.samples} samples apart on an axis"
+        )
     return Report(
         verdict=verdict,
         first_bad_layer=bad,
@@ -139,7 +159,7 @@ def _report(
         weights=tuple(first.weights),
         resolution=_resolution(rows),
         data=_row_values([first.reference], first.reference),
-        score=score(rows) if first.failure is None else 0.0,
+        score=result,
     )
 
 
@@ -148,15 +168,28 @@ def _same(other: Inspection, index: int, step: Step[Look]) -> bool:
     return index < len(other.steps) and other.steps[index].call.name == step.call.name
 
 
-def _blame(inspection: Inspection) -> list[float]:
+def _carriers(inspection: Inspection) -> list[tuple[int, ...]]:
+    """For each step the operands that carry the samples on."""
+
+    def at(index: int) -> Look:
+        return inspection.data if index < 0 else inspection.steps[index].observed
+
+    def apart(index: int) -> bool:
+        values = at(index).values
+        return values is None or bool((values.defect > 0).any())
+
+    return [carriers(s.call.function, s.call.inputs, lambda i: at(i).units, apart) for s in inspection.steps]
+
+
+def _blame(inspection: Inspection, carried: Sequence[tuple[int, ...]]) -> list[float]:
     def place(look: Look, inputs: tuple[int, ...], kind: str) -> Place:
-        if look.values is None:
+        if look.values is None or look.units < 2:
             return Place(inputs, kind, math.nan, math.nan)
         angle = float(look.values.angle.nanmean())
         return Place(inputs, kind, float(look.values.norm.mean()), math.log(angle) if angle > 0 else math.nan)
 
-    steps = [place(s.observed, s.call.inputs, s.call.kind) for s in inspection.steps]
-    return contributions(place(inspection.reference, (), "input"), steps)
+    steps = [place(s.observed, via, s.call.kind) for s, via in zip(inspection.steps, carried, strict=True)]
+    return contributions(place(inspection.reference, (), "input"), steps, inspection.output)
 
 
 def _resolution(rows: Sequence[LayerReport]) -> dict[str, str | None]:
@@ -205,7 +238,7 @@ def _row(step: Step[Look], looks: Sequence[Look], passes: Sequence[Inspection], 
 def _row_values(looks: Sequence[Look], data: Look) -> dict[str, Any]:
     """What is measured at any place; means over pairs, then over seeds."""
     seen = [a for a in looks if a.values is not None]
-    geometry = [a.values for a in seen if a.values is not None]
+    geometry = [a.values for a in seen if a.values is not None and a.units > 1]  # one unit has no angle
     cosines = [float(g.cosine.nanmean()) for g in geometry]
     base = data.rms
     return {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from initscope.probe.batches import Batch, Loss, total_loss
+from initscope.errors import InitscopeError
+from initscope.probe.batches import Batch, Loss, main_output, total_loss
 from initscope.probe.measure import (
     BatchGeometry,
     batch_geometry,
@@ -17,7 +19,7 @@ from initscope.probe.measure import (
     gram_by_channel,
     saturated_fraction,
 )
-from initscope.probe.safekeeping import prepare, untouched
+from initscope.probe.safekeeping import Rewritten, prepare, untouched
 from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
 from initscope.probe.trace import Call, Recorder, Step
 
@@ -65,6 +67,7 @@ class Inspection:
     failure: str | None = None
     notes: dict[str, str] = field(default_factory=dict)  # step -> why it has no theory
     numbers: bool = True  # the data are numbers, not indices
+    output: int | None = None  # the step that made what the model returns
 
     @property
     def last_gradient(self) -> BatchGeometry | None:
@@ -89,8 +92,11 @@ def inspect_model(
     theory: bool | Literal["full"] = True,
 ) -> Inspection:
     """Runs the model once on the batch, forwards and backwards, and leaves it as it was."""
+    batch = batch.copy()
     watch = _Watch(batch, backward, theory)
-    recorder: Recorder[Look] = Recorder(model, (batch.arguments, batch.keywords), watch.see, watch.merge)
+    inputs = (batch.arguments, batch.keywords)
+    recorder: Recorder[Look] = Recorder(model, inputs, watch.see, watch.merge, data=batch.data, dropout=dropout)
+    rewritten = Rewritten(model)
     result = Inspection(recorder.steps, _look(batch.data, batch.samples))
     result.numbers = batch.data.is_floating_point()
     with untouched(model, seed):
@@ -103,8 +109,15 @@ def inspect_model(
                 raise
             result.failure = f"{recorder.place or 'the model'}: {type(error).__name__}: {error}"
             return result
+        with suppress(InitscopeError):  # an output without numbers is the loss's business
+            result.output = recorder.maker_of(main_output(output))
         if watch.theory is not None:
-            result.notes = watch.theory.notes
+            result.notes = dict(watch.theory.notes)
+            if watch.theory.unknown:
+                named = (f"{function} (first at {name})" for function, name in watch.theory.unknown.items())
+                result.notes["measured only, no theory"] = ", ".join(named)
+        if rewritten.names:
+            result.notes["weights"] = f"the forward pass writes to {', '.join(rewritten.names)}, and they stay so"
         if backward:
             value, result.loss = total_loss(output, batch, loss, seed + SHIFT)
             del output
@@ -126,10 +139,11 @@ class _Watch:
         self._last: Capture | None = None
 
     def see(self, call: Call, values: Tensor) -> Look:
-        grams = gram_by_channel(values) if len(values) == self.samples else None
+        plain = len(values) == self.samples and call.axis in (0, None)
+        grams = gram_by_channel(values) if plain else None
         look = _look(values, self.samples, call, self.backward, grams)
         if self.theory is not None:
-            usable = len(values) == self.samples and look.finite
+            usable = plain and look.finite and (grams is None or bool(grams.isfinite().all()))
             self._last = capture(values, self.pairs, grams) if usable else None
             look.predicted = self.theory.step(call, self._last)
         return look
@@ -144,7 +158,8 @@ class _Watch:
 def _look(
     values: Tensor, samples: int, call: Call | None = None, backward: bool = False, grams: Tensor | None = None
 ) -> Look:
-    rows = rows_of(values, samples)
+    axis = 0 if call is None else call.axis
+    rows = rows_of(values, samples, axis)
     geometry = None if rows is None else batch_geometry(rows, grams)
     finite = bool(torch.isfinite(geometry.norm).all()) if geometry is not None else bool(torch.isfinite(values).all())
     look = Look(geometry, values.numel() // samples, finite)
@@ -155,23 +170,31 @@ def _look(
     if backward and rows is not None and values.requires_grad:
 
         def hook(gradient: Tensor) -> None:
-            rows = rows_of(gradient, samples)
+            rows = rows_of(gradient, samples, axis)
             look.gradient = None if rows is None else batch_geometry(rows)
 
         values.register_hook(hook)  # type: ignore[no-untyped-call]
     return look
 
 
-def rows_of(values: Tensor, samples: int) -> Tensor | None:
-    """(samples, ...): the first axis, or the second, or a first axis that windows or tokens were folded into."""
+def rows_of(values: Tensor, samples: int, axis: int | None = None) -> Tensor | None:
+    """(samples, ...) along the axis that was followed; without one, the first or second that is as long as the batch.
+
+    A first axis may also be a multiple of it, where windows or tokens of a sample were folded into it.
+    """
+    if values.is_complex():
+        values = torch.view_as_real(values.resolve_conj())
     if not values.is_floating_point():
         values = values.detach().double()
-    if values.ndim > 0 and len(values) == samples:
-        return values
-    if values.ndim > 0 and len(values) and len(values) % samples == 0:
+    sizes = values.shape
+    if axis is None:
+        axis = next((d for d in (0, 1) if d < values.ndim and sizes[d] == samples), 0 if values.ndim > 1 else None)
+    if axis is None or axis >= values.ndim:
+        return None
+    if sizes[axis] == samples:
+        return values if axis == 0 else values.detach().transpose(0, axis)
+    if axis == 0 and sizes[0] > 0 and sizes[0] % samples == 0:
         return values.detach().reshape(samples, -1)
-    if values.ndim > 1 and values.shape[1] == samples:
-        return values.detach().transpose(0, 1)
     return None
 
 

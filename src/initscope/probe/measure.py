@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 CLOSE = 1e-2  # a defect (1 - cosine) below this is measured again from the centred batch
+TINY = 1e-30  # a squared norm below this may have lost its digits in float32
 PIECE = 1 << 12  # values of a sample that go into one product
 TILE = 1 << 22  # values of the batch that are centred at a time
 
@@ -25,6 +26,10 @@ class BatchGeometry:
     norm: Tensor
     defect: Tensor
     gram: Tensor
+
+    def scaled(self, factor: float) -> BatchGeometry:
+        """Of the samples times a factor: the angles are the same."""
+        return BatchGeometry(self.norm * factor, self.defect, self.gram * factor**2)
 
     @property
     def cosine(self) -> Tensor:
@@ -76,6 +81,11 @@ def batch_geometry(values: Tensor, by_channel: Tensor | None = None) -> BatchGeo
     if rows.dtype not in (torch.float32, torch.float64):
         rows = rows.float()
     gram = _gram(rows) if by_channel is None else by_channel.sum(0)
+    own = gram.diagonal()
+    if not bool(own.isfinite().all()) or bool((own < TINY).any()):  # squares may leave the range of float32
+        top = float(rows.abs().max()) if rows.numel() else 0.0
+        if rows.dtype == torch.float32 and math.isfinite(top) and top > 0:
+            return batch_geometry(rows.double() / top).scaled(top)
     geometry = _from_gram(gram)
     if len(rows) > 1 and bool((geometry.defect < CLOSE).any()):
         return _from_centred(rows)

@@ -26,12 +26,14 @@ class Operation:
     """One row: the kind of a call, and how the tracer treats it.
 
     `alone`: the kind where only one of the operands depends on the data (`x + y` is a residual, `x + bias` a shift);
-    `same_values`: a view or a copy, not a step of its own; `limits`: the range of an activation that saturates.
+    `same_values`: a view or a copy, not a step of its own; `constant`: the data lend their shape only; `limits`: the range
+    of an activation that saturates.
     """
 
     kind: Kind
     alone: Kind | None = None
     same_values: bool = False
+    constant: bool = False
     limits: tuple[float, float] | None = None
 
     def kind_for(self, operands: int) -> Kind:
@@ -80,9 +82,16 @@ _ROWS: dict[str, Operation] = {
          "movedim", "t", "T", "mT", "contiguous", "clone", "detach", "to", "type", "type_as", "float", "double", "half",
          "bfloat16", "unsqueeze", "squeeze", "expand", "expand_as", "repeat", "chunk", "split", "unbind", "roll", "pad",
          "flip", "requires_grad", "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "identity", "data", "fold",
-         "masked_fill", "set", "as_tensor", "cpu", "cuda", "unfold", "split_with_sizes", "tensor_split", "tile"),
+         "set", "as_tensor", "cpu", "cuda", "unfold", "split_with_sizes", "tensor_split", "tile"),
         _VIEW,
     ),
+    **dict.fromkeys(
+        (*(f"new_{what}" for what in ("zeros", "ones", "empty", "full", "tensor")),
+         *(f"{what}_like" for what in ("zeros", "ones", "empty", "full", "rand", "randn", "randint"))),
+        Operation("other", constant=True),
+    ),
+    "setitem": Operation("concat", alone="select"),
+    "log_softmax": Operation("activation"),
 }  # fmt: skip
 
 

@@ -22,9 +22,12 @@ class Redraw:
     def __init__(self, model: nn.Module, factory: Callable[[], nn.Module] | None = None) -> None:
         self.model, self.factory = model, factory
         self.shuffled: set[str] = set()
+        self.failure = ""  # why there are no other draws
 
     @property
     def how(self) -> str:
+        if self.failure:
+            return self.failure
         if self.factory is not None:
             return "built again by the factory"
         if not self.shuffled:

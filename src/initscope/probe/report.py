@@ -43,7 +43,8 @@ class LayerReport:
 
     norm_ratio: root mean square of the units against the data's; grad_norm_ratio: norm of the loss's gradient by the
     activations against the one at the last step; cosine_mean, angle_deg: over pairs of samples; contraction: the share of
-    log(angle of the data / angle of the output) that this step owns, in nats.
+    log(angle of the data / angle of the output) that this step owns, in nats; carriers: those of its inputs that carry the
+    samples on (all, if None); output: the model returns what this step made.
     """
 
     name: str
@@ -72,6 +73,8 @@ class LayerReport:
     parameters: tuple[str, ...]
     status: Status = "healthy"
     reason: str = ""
+    carriers: tuple[int, ...] | None = None
+    output: bool = False
 
     @property
     def cosine_predicted(self) -> float | None:

@@ -1,8 +1,8 @@
 """Will it train? One number from what `check` measured, and the trunk of the network along which it is measured.
 
 A branch that is scaled down, or a step whose effect a normalization undoes, does not decide over a network. So norms and
-gradients are followed along the trunk, the way back from the output over the largest operand of every step, and norms are
-compared with the last normalization on it.
+gradients are followed along the trunk, the way back from the output over the largest of the operands that carry the samples
+(`probe.blame`), and norms are compared with the last normalization on it. The trunk ends before probabilities are made.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from initscope.probe.report import LayerReport
 
+_PROBABILITIES = ("softmax", "log_softmax", "logsoftmax", "sigmoid", "logsigmoid")
 MOST = 4.0  # decades; ten thousand times too small or too large is as bad as can be
 # Logistic regression on the first half of the networks of benchmarks/trainability: `python benchmarks/trainability/fit.py`.
 INTERCEPT = 3.66
@@ -34,7 +35,8 @@ class Signs:
 
 def score(rows: Sequence[LayerReport]) -> float:
     """The chance that the network trains as it is, 1/(1 + exp(-log odds)); calibrated on small image classifiers."""
-    return 1 / (1 + math.exp(-log_odds(signs(rows)))) if rows else math.nan
+    measured = any(rows[i].angle_deg is not None for i in trunk(rows))
+    return 1 / (1 + math.exp(-log_odds(signs(rows)))) if measured else math.nan
 
 
 def log_odds(found: Signs) -> float:
@@ -49,20 +51,34 @@ def trunk(rows: Sequence[LayerReport]) -> list[int]:
         ratio = rows[index].norm_ratio if index >= 0 else None
         return math.sqrt(math.prod(rows[index].shape)) * ratio if ratio is not None and math.isfinite(ratio) else 0.0
 
+    def before(index: int) -> int:
+        row = rows[index]
+        operands = row.inputs if row.carriers is None else row.carriers
+        return max((j for j in operands if j < index), key=size, default=-1)
+
     way: list[int] = []
-    index = len(rows) - 1
+    index = next((i for i in reversed(range(len(rows))) if rows[i].output), len(rows) - 1)
+    while index >= 0 and rows[index].op in _PROBABILITIES and before(index) >= 0:
+        index = before(index)
     while index >= 0:
         way.append(index)
-        index = max((j for j in rows[index].inputs if j < index), key=size, default=-1)
+        index = before(index)
     return way[::-1]
+
+
+def silent(rows: Sequence[LayerReport]) -> int | None:
+    """The first step of the trunk whose weights are all zero: nothing passes it, forwards or backwards, until they learn."""
+    return next((i for i in trunk(rows) if rows[i].weight_norm == 0 and rows[i].norm_ratio == 0), None)
 
 
 def drifts(rows: Sequence[LayerReport]) -> dict[int, float]:
     """For each step of the trunk its norm_ratio over that of the last normalization before it, or of the data."""
     found: dict[int, float] = {}
-    reference = 1.0
+    reference, end = 1.0, silent(rows)
     for index in trunk(rows):
         ratio = rows[index].norm_ratio
+        if index == end:
+            break
         if ratio is None:
             continue
         if rows[index].kind == "norm" and ratio > 0:
@@ -73,8 +89,11 @@ def drifts(rows: Sequence[LayerReport]) -> dict[int, float]:
 
 def signs(rows: Sequence[LayerReport]) -> Signs:
     """Reads them off the layers of a report; what was not measured does not count."""
-    angle = next((r.angle_deg for r in reversed(rows) if r.angle_deg is not None), 90.0)
-    gradients = [g for g in (rows[i].grad_norm_ratio for i in trunk(rows)) if g is not None]
+    end, way = silent(rows), trunk(rows)
+    heard = way if end is None else way[: way.index(end)]
+    angles = [a for a in (rows[i].angle_deg for i in heard) if a is not None]
+    angle = angles[-1] if angles else 90.0
+    gradients = [g for g in (rows[i].grad_norm_ratio for i in way) if g is not None and end is None]
     return Signs(
         angle=0.0 if angle >= 90 else decades(angle / 90),
         gradient=max(map(decades, gradients), default=0.0),

@@ -25,7 +25,7 @@ from initscope.networks.merging import add, concatenate
 from initscope.networks.prediction import geometry, totals
 from initscope.probe.measure import CLOSE
 from initscope.probe.trace import INPUT, Call
-from initscope.probe.translation import layer_for
+from initscope.probe.translation import drops_units, layer_for
 
 PAIRS = 8  # pairs of samples that the theory follows
 NUDGE = 1e-3  # relative change of the distances by which the slope of a step is found
@@ -194,7 +194,8 @@ class Theory:
         self._own: dict[int, Noise] = {INPUT: Noise()}  # from the channels of the last weight layers
         self._carried: dict[int, Noise] = {INPUT: Noise()}  # from all that was drawn before them
         self._parts: dict[int, int] = {INPUT: 1}  # Gaussian parts that a unit is made of: the work of drawing one
-        self.notes: dict[str, str] = {}
+        self.notes: dict[str, str] = {}  # step -> why its theory failed
+        self.unknown: dict[str, str] = {}  # function without theory -> the first step that calls it
         if data.ndim in (2, 4) and data.is_floating_point():
             x, y = (data.detach()[i.to(data.device)].double() for i in pairs)
             self._states[INPUT] = Inputs(x, y)
@@ -215,6 +216,8 @@ class Theory:
             self.notes[call.name] = str(error)
             state = advance = None
         if state is None or advance is None or seen is None or not _matches(state, seen.shape):
+            if call.name not in self.notes:
+                self.unknown.setdefault(call.function, call.name)
             self._restart(call, seen)
             return None
         if trace.simulated:
@@ -256,7 +259,7 @@ class Theory:
         if call.kind == "concat" and len({_positions(s) for s in states}) == 1:
             whole = [s.state() if isinstance(s, Inputs) else s for s in states]
             return lambda c: concatenate([_nudged(s, c) for s in whole])  # type: ignore[misc]
-        if call.kind == "dropout":
+        if call.kind == "dropout" and not drops_units(call):
             return lambda c: _nudged(states[0], c)
         layer = weights if weights is not None else layer_for(call)
         if layer is None or (layer.needs_all_positions and len(_positions(states[0])) > 0):

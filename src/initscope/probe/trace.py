@@ -7,6 +7,7 @@ inside the mode cannot see (scripted ones, custom kernels), and make one step of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,17 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from initscope.probe.operations import Operation, operation_of, short_name
 
-INPUT = -1  # the maker of the model's own inputs
+INPUT = -1  # the maker of the data
+OTHER_INPUT = -2  # the maker of the model's other inputs
+_TRAINING = {
+    "dropout": 2,
+    "dropout1d": 2,
+    "dropout2d": 2,
+    "dropout3d": 2,
+    "alpha_dropout": 2,
+    "feature_alpha_dropout": 2,
+}
+_RESHAPES = ("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel")
 _POINTWISE = ("activation", "scale", "shift", "gate", "residual")
 
 Observation = TypeVar("Observation")
@@ -45,9 +56,10 @@ class Call:
     function: str
     kind: str
     operation: Operation
-    inputs: tuple[int, ...]  # which calls made the tensors it takes; INPUT for the model's inputs
+    inputs: tuple[int, ...]  # which calls made the tensors it takes; INPUT for the data
     parameters: tuple[str, ...]
     shape: tuple[int, ...]
+    axis: int | None = 0  # along which the samples lie, as far as that can be followed
     arguments: tuple[Any, ...] = field(default=(), repr=False)  # parameters as they are, activations as `Seen`
     keywords: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -63,7 +75,9 @@ class Step(Generic[Observation]):
 class Recorder(TorchFunctionMode, Generic[Observation]):
     """Records the calls of one forward pass; `observe(call, values)` sees each result while it is there.
 
-    `merge(call, last)` is told when several calls turn out to be one step, with what was observed at the last of them.
+    `data` is the tensor whose samples are followed, the first of the `inputs` if it is not named. `merge(call, last)` is told
+    when several calls turn out to be one step, with what was observed at the last of them. Without `dropout`, functions that
+    drop units keep all.
     """
 
     def __init__(
@@ -72,24 +86,35 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         inputs: object,
         observe: Callable[[Call, Tensor], Observation],
         merge: Callable[[Call, Observation], Observation] = lambda call, last: last,
+        *,
+        data: Tensor | None = None,
+        dropout: bool = True,
     ) -> None:
         super().__init__()
         self.observing = False  # an error that leaves it true came from the observer
-        self._merged = merge
+        self._merged, self._dropout = merge, dropout
         self.steps: list[Step[Observation]] = []
         self._observe = observe
         self._running: list[tuple[nn.Module, int]] = []  # modules, and how many steps there were when they began
         self._paths = {id(m): name for name, m in model.named_modules(remove_duplicate=False)}
         self._parameters = {id(p): name for name, p in model.named_parameters(remove_duplicate=False)}
         self._maker: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._axis: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of each tensor, the axis of the samples
+        data = tensors_in(inputs)[0] if data is None else data
         self._names: dict[str, int] = {}
         for tensor in tensors_in(inputs):
-            self._maker[tensor] = INPUT
+            self._maker[tensor] = INPUT if tensor is data else OTHER_INPUT
+            self._axis[tensor] = 0 if tensor.ndim > 0 and len(tensor) == len(data) else None
 
     @property
     def place(self) -> str:
         """The path of the module that is running."""
         return self._paths.get(id(self._running[-1][0]), "") if self._running else ""
+
+    def maker_of(self, tensor: Tensor) -> int | None:
+        """The step that made a tensor; None if none did."""
+        maker: int = self._maker.get(tensor, INPUT)  # type: ignore[no-untyped-call]
+        return maker if maker >= 0 else None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -101,15 +126,20 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             yield
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        keywords = kwargs or {}
+        keywords = dict(kwargs or {})
+        if not self._dropout:
+            args, keywords = _without_dropout(short_name(func), args, keywords)
         given = [t for t in tensors_in((args, keywords)) if t in self._maker]
         seen = {id(t): Seen(tuple(t.shape), self._maker[t]) for t in given}  # before an in-place call changes them
         makers = tuple(self._maker[t] for t in given)
+        first = given[0] if given else None
+        shape, axis = (tuple(first.shape), self._axis[first]) if first is not None else ((), None)
         out = func(*args, **keywords)
-        if given:
-            self._record(
-                func, makers, tree_map(lambda a: self._without_data(a, seen), (args, keywords)), tensors_in(out)
-            )
+        if first is not None:
+            kept = tree_map(lambda a: self._without_data(a, seen), (args, keywords))
+            written = [args[0]] if short_name(func) == "setitem" and isinstance(args[0], Tensor) else tensors_in(out)
+            moved = _moved(short_name(func), kept[0], shape, axis)
+            self._record(func, makers, kept, written, lambda size: _found(short_name(func), shape, axis, moved, size))
         return out
 
     def _enter(self, module: nn.Module, _: object) -> None:
@@ -120,14 +150,25 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         makers = tuple(self._maker[t] for t in tensors_in(args) if t in self._maker)
         new = [t for t in tensors_in(out) if t not in self._maker]
         if makers and new:  # something the mode cannot see made them
-            self._record(type(module), makers, ((), {}), new)
+            self._record(type(module), makers, ((), {}), new, lambda size: None)
         elif next(module.children(), None) is None:
             self._merge(module, first, tensors_in(out))
         self._running.pop()
 
-    def _record(self, func: Any, makers: tuple[int, ...], given: tuple[Any, Any], results: list[Tensor]) -> None:
+    def _record(
+        self,
+        func: Any,
+        makers: tuple[int, ...],
+        given: tuple[Any, Any],
+        results: list[Tensor],
+        axis_in: Callable[[tuple[int, ...]], int | None],
+    ) -> None:
         operation = operation_of(func)
-        values = next((t for t in results if t.is_floating_point() and t.ndim > 0), None)
+        if operation.constant:
+            return
+        for tensor in results:
+            self._axis[tensor] = axis_in(tuple(tensor.shape))
+        values = next((t for t in results if (t.is_floating_point() or t.is_complex()) and t.ndim > 0), None)
         if operation.same_values or values is None:
             for tensor in results:
                 self._maker[tensor] = makers[0]
@@ -143,6 +184,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             inputs=makers,
             parameters=tuple(self._parameters[id(t)] for t in tensors_in(given) if id(t) in self._parameters),
             shape=tuple(values.shape),
+            axis=self._axis[values],
             arguments=given[0],
             keywords=given[1],
         )
@@ -152,14 +194,14 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             self.steps.append(Step(call, self._observe(call, values)))
 
     def _merge(self, module: nn.Module, first: int, results: list[Tensor]) -> None:
-        """An activation written out in several pointwise calls (GELU by tanh) is one step, seen at its end."""
+        """What one module writes out in several calls is one step, seen at its end: GELU by tanh, a normalization."""
         inside = self.steps[first:]
-        if len(inside) < 2 or any(s.call.kind not in _POINTWISE or s.call.parameters for s in inside):
-            return
+        norm = "norm" in type(module).__name__.lower()
+        pointwise = all(s.call.kind in _POINTWISE and not s.call.parameters for s in inside)
         outside = tuple({m for s in inside for m in s.call.inputs if m < first})
-        if len(outside) != 1:
+        if len(inside) < 2 or len(outside) != 1 or not (norm or pointwise):
             return
-        kind = "scale" if all(s.call.kind == "scale" for s in inside) else "activation"
+        kind = "norm" if norm else "scale" if all(s.call.kind == "scale" for s in inside) else "activation"
         name = self._paths.get(id(module), type(module).__name__)
         function = type(module).__name__.lower()
         call = replace(
@@ -169,6 +211,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             function=function,
             kind=kind,
             inputs=outside,
+            parameters=tuple(dict.fromkeys(name for s in inside for name in s.call.parameters)),
             arguments=(),
             keywords={},
         )
@@ -199,6 +242,56 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         name = name or f"{self.place}:{function}".lstrip(":")
         count = self._names[name] = self._names.get(name, 0) + 1
         return name if count == 1 else f"{name}#{count}"
+
+
+def _without_dropout(function: str, args: Any, keywords: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments of a call that drops units at random, changed so that it keeps them all."""
+    if function in _TRAINING:
+        place = _TRAINING[function]
+        if len(args) > place:
+            return (*args[:place], False, *args[place + 1 :]), keywords
+        return args, keywords | ({"train": False} if "train" in keywords else {"training": False})
+    if function == "scaled_dot_product_attention":
+        return (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args, keywords | (
+            {} if len(args) > 4 else {"dropout_p": 0.0}
+        )
+    if function == "multi_head_attention_forward" and "training" in keywords:
+        return args, keywords | {"training": False}
+    return args, keywords
+
+
+def _moved(function: str, args: Any, shape: tuple[int, ...], axis: int | None) -> int | None:
+    """The axis of the samples after a call that orders axes anew; None where that is not known."""
+    if axis is None:
+        return None
+    size = len(shape)
+    numbers = [a for a in args[1:] if isinstance(a, int)]
+    if function in ("transpose", "swapaxes", "swapdims"):
+        one, other = (n % size for n in numbers) if len(numbers) == 2 else (axis, axis)
+        return {one: other, other: one}.get(axis, axis)
+    if function == "permute":
+        order = numbers or next((list(a) for a in args[1:] if isinstance(a, list | tuple)), [])
+        return [n % size for n in order].index(axis) if len(order) == size else None
+    if function == "unsqueeze":
+        return axis + (numbers[0] % (size + 1) <= axis) if len(numbers) == 1 else None
+    if function in ("t", "T", "mT", "adjoint"):
+        return 2 * size - 3 - axis if axis >= size - 2 >= 0 and (size == 2 or function != "T") else None
+    return None if function in ("movedim", "squeeze", "stack") else axis
+
+
+def _found(
+    function: str, before: tuple[int, ...], axis: int | None, moved: int | None, after: tuple[int, ...]
+) -> int | None:
+    """That axis, if the result's shape bears it out: a step keeps its length, a view also what lies before it.
+
+    The first axis may have taken in others behind it, as windows and tokens of a sample.
+    """
+    if axis is None or moved is None or moved >= len(after):
+        return None
+    if function in _RESHAPES:
+        same = math.prod(before[:axis]) == math.prod(after[:moved])
+        return moved if same and (after[moved] == before[axis] or moved == 0) else None
+    return moved if after[moved] == before[axis] else None
 
 
 def tensors_in(tree: object) -> list[Tensor]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch, total_loss
 from initscope.probe.remedies.screening import twin_of
-from initscope.probe.safekeeping import untouched
+from initscope.probe.safekeeping import same_randomness, untouched
 from initscope.probe.trace import tensors_in
 
 RATES = (0.1, 0.01, 0.001)
@@ -100,13 +99,13 @@ def _run(
 ) -> LossCurve:
     twin = twin_of(model)
     losses: list[float] = []
-    with untouched(twin, seed), _same_order(source):
+    with untouched(twin, seed), same_randomness(source):
         twin.train()
         weights = [p for p in twin.parameters() if p.requires_grad]
         optimizer = torch.optim.SGD(weights, lr=rate, momentum=MOMENTUM)
         for one in islice(_batches(source, batch, twin), steps):
             optimizer.zero_grad()
-            value = mean_loss(one.run(twin), one, loss)
+            value = mean_loss(one.copy().run(twin), one, loss)
             losses.append(float(value.detach()))
             if not math.isfinite(losses[-1]):
                 break
@@ -153,16 +152,3 @@ def is_loader(source: Any) -> bool:
 
 def _first(item: Any) -> Tensor:
     return next(t for t in tensors_in(item) if t.ndim > 0)
-
-
-@contextmanager
-def _same_order(source: Any) -> Iterator[None]:
-    """A loader that shuffles with a generator of its own starts from the same place every time, and ends there."""
-    owners = (source, getattr(source, "sampler", None))
-    found = [g for g in (getattr(owner, "generator", None) for owner in owners) if isinstance(g, torch.Generator)]
-    states = [g.get_state() for g in found]
-    try:
-        yield
-    finally:
-        for generator, state in zip(found, states, strict=True):
-            generator.set_state(state)

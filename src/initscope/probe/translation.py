@@ -91,6 +91,12 @@ def layer_for(call: Call) -> Layer | None:
         return None
 
 
+def drops_units(call: Call) -> bool:
+    """Whether a call of the kind "dropout" really drops any."""
+    a = _Arguments(call)
+    return bool(a.get(2, "training", a.get(2, "train", True))) and float(a.get(1, "p", 0.5)) > 0
+
+
 class _Unknown(Exception):
     """The call has options that the theory does not cover."""
 
@@ -238,6 +244,12 @@ def _gelu(a: _Arguments) -> Layer:
     return Activate(activations.GELU)
 
 
+def _softplus(a: _Arguments) -> Layer:
+    if float(a.get(1, "beta", 1)) != 1:
+        raise _Unknown
+    return Activate(activations.by_name("softplus"))
+
+
 def _hardtanh(a: _Arguments) -> Layer:
     ends = (float(a.get(1, "min_val", -1.0)), float(a.get(2, "max_val", 1.0)))
     known = {(-1.0, 1.0): activations.HARDTANH, (0.0, 6.0): activations.RELU6}  # nn.ReLU6 is a hard tanh
@@ -259,10 +271,11 @@ _TABLE: dict[str, Callable[[_Arguments], Layer]] = {
     "elu": _elu,
     "gelu": _gelu,
     "hardtanh": _hardtanh,
+    "softplus": _softplus,
     **dict.fromkeys(("mul", "imul", "rmul", "div", "truediv"), _scale),
     **{
         name: _named(name)
-        for name in ("relu", "tanh", "sigmoid", "silu", "softplus", "selu", "mish", "hardswish", "relu6",
+        for name in ("relu", "tanh", "sigmoid", "silu", "selu", "mish", "hardswish", "relu6",
                      "abs", "sin", "cos", "erf")
     },
 }  # fmt: skip

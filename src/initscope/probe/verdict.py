@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from initscope.probe.report import SEVERITY, LayerReport, Status
-from initscope.probe.score import drifts, trunk
+from initscope.probe.score import drifts, silent, trunk
 from initscope.probe.thresholds import Thresholds
 
 _RESOLUTION = math.degrees(torch.finfo(torch.float32).eps)  # |a - b| < eps |a|
@@ -31,11 +31,15 @@ def judge_all(rows: Sequence[LayerReport], limits: Thresholds) -> list[LayerRepo
     on_trunk = set(trunk(rows))
     kept = _kept_angles(rows)
     norms = _norm_findings(rows, limits)
+    end = silent(rows)
     judged = []
     for index, row in enumerate(rows):
         found = list(_findings(row, limits))
-        if index in on_trunk and row.finite:
-            found += [*_angle(row, kept.get(index), limits), *norms.get(index, []), *_gradient(row, limits)]
+        if index in on_trunk and row.finite and (end is None or index < end):
+            found += [*_angle(row, kept.get(index), limits), *norms.get(index, [])]
+            found += _gradient(row, limits) if end is None else []
+        if index == end:
+            found.append(("warn", "all weights are zero: nothing passes until they have learned"))
         bad = sorted((f for f in found if f[0] != "healthy"), key=lambda f: -SEVERITY[f[0]])
         status: Status = bad[0][0] if bad else "healthy"
         judged.append(replace(row, status=status, reason="; ".join(why for _, why in bad)))
@@ -64,8 +68,10 @@ def _findings(row: LayerReport, limits: Thresholds) -> Iterator[Finding]:
 
 def _kept_angles(rows: Sequence[LayerReport]) -> dict[int, float]:
     """For each step of the trunk the largest angle from there to the output."""
-    best, kept = math.nan, {}
+    best, kept, end = math.nan, {}, silent(rows)
     for index in reversed(trunk(rows)):
+        if end is not None and index >= end:
+            continue
         angle = rows[index].angle_deg
         if angle is not None:
             best = angle if math.isnan(best) else max(best, angle)
@@ -94,7 +100,9 @@ def _norm_findings(rows: Sequence[LayerReport], limits: Thresholds) -> dict[int,
 
 
 def _gradient(row: LayerReport, limits: Thresholds) -> Iterator[Finding]:
-    if row.grad_norm_ratio is not None:
+    if row.grad_norm_ratio is not None and math.isnan(row.grad_norm_ratio):
+        yield "fail", "the gradient is not a number"
+    elif row.grad_norm_ratio is not None:
         word = "explodes" if row.grad_norm_ratio > 1 else "vanishes"
         reason = f"the gradient {word}: {row.grad_norm_ratio:.2g} of the one at the output"
         yield _ratio(row.grad_norm_ratio, limits.gradient), reason

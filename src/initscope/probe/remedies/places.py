@@ -64,11 +64,33 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The calls of a model on a batch, its weight sites in execution order, and the weights that are left alone, with reasons."""
+    """The calls of a model on a batch, its weight sites in execution order, and the weights that are left alone, with reasons.
+
+    `stays` has the layers with weights that no site belongs to, and why.
+    """
 
     calls: tuple[Call, ...]
     sites: tuple[Site, ...]
     left_alone: dict[str, str]
+    stays: dict[str, str]
+
+    @property
+    def note(self) -> str:
+        """How many layers a change of all sites leaves as they are; empty if none.
+
+        "10 of 11 weight layers stay as they are: 0, 2 and 8 more (computed from other parameters)"
+        """
+        if not self.stays:
+            return ""
+        reasons: dict[str, list[str]] = {}
+        for layer, why in self.stays.items():
+            reasons.setdefault(why, []).append(layer)
+        parts = [
+            f"{', '.join(names[:2])}{f' and {len(names) - 2} more' if len(names) > 2 else ''} ({why})"
+            for why, names in reasons.items()
+        ]
+        total = len(self.stays) + len({site.call.module for site in self.sites} - set(self.stays))
+        return f"{len(self.stays)} of {total} weight layers stay as they are: {', '.join(parts)}"
 
     @cached_property
     def consumers(self) -> dict[int, list[Call]]:
@@ -120,12 +142,36 @@ def plan_of(model: nn.Module, batch: Batch, conditions: Conditions) -> Plan:
                 before=ONE if before is None else unit_moments(before, model),
                 after=ONE if after is None else unit_moments(after, model),
             )
-    return Plan(tuple(calls), tuple(s for s in sites.values() if s.name not in left), left)
+    moved = tuple(s for s in sites.values() if s.name not in left)
+    return Plan(tuple(calls), moved, left, _stays(model, calls, {s.name for s in moved}, left))
+
+
+def _stays(model: nn.Module, calls: Sequence[Call], moved: set[str], left: dict[str, str]) -> dict[str, str]:
+    """Layers that hold a matrix or a filter which is no site, by the module that uses it; embeddings and norms are none."""
+    users = {name: call for call in calls for name in call.parameters if call.kind not in ("embedding", "norm")}
+    skipped = {name for call in calls if call.kind in ("embedding", "norm") for name in call.parameters} - set(users)
+    heavy = {call.module for call in calls if call.kind in ("dense", "conv")}
+    found: dict[str, str] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2 or name in moved or name in skipped:
+            continue
+        owner = name.partition(".parametrizations.")[0] if ".parametrizations." in name else name.rpartition(".")[0]
+        if name in left:
+            found.setdefault(users[name].module if name in users else owner, left[name])
+        elif name in users:
+            found.setdefault(users[name].module, f"no law is known for {users[name].function}")
+        elif owner in heavy:
+            found.setdefault(owner, "computed from other parameters")
+    return found
 
 
 def traced(model: nn.Module, batch: Batch, conditions: Conditions) -> list[Call]:
     """The calls of one forward pass."""
-    recorder: Recorder[None] = Recorder(model, (batch.arguments, batch.keywords), lambda call, values: None)
+    batch = batch.copy()
+    inputs = (batch.arguments, batch.keywords)
+    recorder: Recorder[None] = Recorder(
+        model, inputs, lambda call, values: None, data=batch.data, dropout=conditions.dropout
+    )
     with untouched(model, conditions.seed), torch.no_grad():
         prepare(model, train=conditions.train, dropout=conditions.dropout)
         with recorder.watching():

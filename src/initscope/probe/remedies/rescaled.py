@@ -24,7 +24,7 @@ def candidates(plan: Plan, conditions: Conditions) -> list[Candidate]:
     if plan.sites:
         text = "Scale each weight so that its output has unit variance on this batch, first layer first, and zero the biases."
         treat = partial(scale_on_batch, sites=plan.sites, conditions=conditions)
-        found.append(Candidate("data-scaling", "weights", text, treat=treat))
+        found.append(Candidate("data-scaling", "weights", text, treat=treat, note=plan.note))
     ends = branch_ends(plan)
     if ends:
         count = len(ends)
@@ -56,7 +56,9 @@ def scale_on_batch(model: nn.Module, batch: Batch, seed: int, *, sites: Sequence
             if site.bias is not None:
                 parameters[site.bias].zero_()
         prepare(model, train=conditions.train, dropout=conditions.dropout)
-        recorder: Recorder[None] = Recorder(model, (batch.arguments, batch.keywords), divide)
+        batch = batch.copy()
+        inputs = (batch.arguments, batch.keywords)
+        recorder: Recorder[None] = Recorder(model, inputs, divide, data=batch.data, dropout=conditions.dropout)
         with recorder.watching():
             batch.run(model)
 
