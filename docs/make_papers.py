@@ -55,7 +55,7 @@ def results(run: Run) -> str:
     lines = [
         "## Results\n",
         f"{tally([Record(key, '', '', '', 0, checks=tuple(checks_of(found))) for key, found in run.items()])}; "
-        f"{seconds / 60:.0f} minutes.\n",
+        f"{seconds:,.0f} seconds ({seconds / 60:.0f} minutes) in all, summed over the items.\n",
     ]
     for paper, title in PAPERS.items():
         mine = {key: found for key, found in run.items() if key.partition("/")[0] == paper}

@@ -36,6 +36,16 @@ def nan():
         model[1].weight[0, 0] = float("nan")
     return model
 
+def half():
+    return good().bfloat16()
+
+class Forgets(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.memory, self.head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 4)
+    def forward(self, x):
+        return self.head(self.memory(x.flatten(1, 2))[0][:, -1] * 1e-4)
+
 def empty():
     return nn.Sequential(nn.Flatten(), nn.ReLU())
 
@@ -110,9 +120,53 @@ def test_a_failing_model_is_exit_code_1_with_remedies_and_a_page(here: Path) -> 
     page = (here / "report.html").read_text()
     assert page.startswith("<!DOCTYPE html>")
     assert "Remedies, by measured effect" in page
-    again = run(*shlex.split(command)[1:], "--seeds", "1", "--quiet")  # the command can be pasted
+    again = run(*shlex.split(command)[1:], "--quiet")  # the command can be pasted
     assert again.exit_code in (0, 1), again.output
     assert again.stderr == ""
+
+
+def test_commands_to_paste_draw_the_same_networks() -> None:
+    asked = ["--size", "8", "--samples", "4", "--seed", "5", "--seeds", "2", "--device", "cpu"]
+    document = strict(run("check", "mlp:12:32", *asked, "--json").stdout)
+    commands = [r["command"] for r in document["remedies"] if r["changes"] == "weights"]
+    assert commands
+    assert all("--seed 5" in command and "--seeds 2" in command for command in commands)
+    fixed = strict(run(*shlex.split(commands[0])[1:], "--json", "--quiet").stdout)
+    assert fixed["before"]["seeds"] == 2
+    assert [r["angle_deg"] for r in fixed["before"]["layers"]] == [r["angle_deg"] for r in document["layers"]]
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_a_model_in_half_precision_gets_data_in_half_precision(command: str) -> None:
+    result = run(command, "net.py:half", *SMALL, "--json", "--quiet")
+    assert result.exit_code in (0, 1), result.output
+    document = strict(result.stdout)
+    found = document if command == "check" else document["before"]
+    assert found["failure"] is None
+    assert [row["op"] for row in found["layers"]] == ["flatten", "linear", "tanh", "linear"][-len(found["layers"]) :]
+
+
+def test_layers_that_no_remedy_changes_are_told() -> None:
+    told = "1 of 2 weight layers stay as they are: memory (no law is known for lstm)"
+    result = run("check", "net.py:Forgets", *SMALL)
+    assert told in result.stdout
+    assert told in run("fix", "net.py:Forgets", *SMALL).stdout
+    assert strict(run("fix", "net.py:Forgets", *SMALL, "--json").stdout)["note"] == told
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_an_error_that_nobody_expected_is_not_a_verdict(debug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("a slip\nin two lines")
+
+    monkeypatch.setattr("initscope.probe.check", broken)
+    monkeypatch.setenv("INITSCOPE_DEBUG", debug)
+    result = run("check", "mlp:2:16", *SMALL)
+    assert result.exit_code == 70
+    assert result.stdout == ""
+    assert "error: unexpected KeyError: " in result.stderr
+    assert ("Traceback" in result.stderr) == bool(debug)
+    assert debug or len(result.stderr.splitlines()) == 1
 
 
 def test_without_remedies_and_all_layers() -> None:
@@ -120,8 +174,8 @@ def test_without_remedies_and_all_layers() -> None:
     full = run("check", "plain-cnn:16:8", *SMALL, "--no-remedies", "--all")
     assert short.exit_code == full.exit_code == 1
     assert "Remedies" not in short.stdout
-    assert "layers ..." in short.stdout
-    assert "layers ..." not in full.stdout
+    assert " more " in short.stdout
+    assert " more " not in full.stdout
     assert sum("conv2d" in line for line in full.stdout.splitlines()[1:]) == 16
 
 

@@ -80,6 +80,30 @@ def test_a_folder_gets_figures_data_and_a_page(tmp_path: Path, fakes: None) -> N
     assert "note: photographs of the same shape in place of CIFAR-10" in result.stderr
 
 
+def test_results_of_another_size_or_seed_are_announced_before_they_are_replaced(tmp_path: Path, fakes: None) -> None:
+    again = ("run", "overparam/good", "--out", str(tmp_path))
+    assert "replaced" not in run(*again).stderr
+    assert "replaced" not in run(*again).stderr
+    told = run(*again, "--quick").stderr
+    assert f"note: 1 finished item in {tmp_path} (size normal with seed 0) will be replaced" in told
+    assert "(size quick with seed 0) will be replaced" in run(*again, "--quick", "--seed", "4").stderr
+
+
+def test_stand_ins_and_sizes_are_said_at_the_end_and_on_the_page(tmp_path: Path) -> None:
+    result = run("run", "nachum2022/fig1c", QUICK, "--quick", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    words = "photographs of the same shape in place of CIFAR-10"
+    assert result.stdout.splitlines()[-3:-1] == [
+        "size: quick", f"not the sets that the papers used, printed figures stay open: {words}"
+    ]  # fmt: skip
+    page = (tmp_path / "index.html").read_text()
+    assert page.index("Size: quick.") < page.index("<nav")
+    assert page.index(f"printed figures stay open: {words}.") < page.index("<nav")
+    slope = json.loads((tmp_path / "nachum2022/fig1c.json").read_text())["checks"][0]
+    assert (slope["published"], slope["agrees"]) == ("0.97", None)
+    assert words in slope["why"]
+
+
 def test_an_item_that_crashes_is_exit_code_1_and_the_rest_runs(tmp_path: Path, fakes: None) -> None:
     result = run("run", "all", "--out", str(tmp_path), "--quick")
     assert result.exit_code == 1, result.output

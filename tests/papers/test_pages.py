@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -34,6 +35,13 @@ def test_the_kept_run_has_every_item_at_normal_size() -> None:
     run = json.loads((DOCS / "papers.json").read_text())
     assert list(run) == [item.key for item in items()], "run make papers"
     assert {found["size"] for found in run.values()} == {"normal"}
+
+
+def test_how_long_a_run_takes_is_said_once_and_by_the_run(maker: ModuleType) -> None:
+    head, made = (DOCS / "papers.md").read_text().split(maker.MARK)
+    assert not re.search(r"\b(hour|minute)s?\b", head)
+    run = json.loads((DOCS / "papers.json").read_text())
+    assert f"{sum(found['seconds'] for found in run.values()):,.0f} seconds (" in made
 
 
 def test_every_slip_stands_on_the_page() -> None:

@@ -12,7 +12,18 @@ import pytest
 import torch
 
 from initscope.errors import BadInput
-from initscope.papers import Desk, Outcome, Plan, Record, Source, choose_source, read_record, run_item, run_items
+from initscope.papers import (
+    Desk,
+    Outcome,
+    Plan,
+    Record,
+    Source,
+    choose_source,
+    compare,
+    read_record,
+    run_item,
+    run_items,
+)
 from initscope.papers import record as records
 from initscope.papers.desk import make_desk
 from papers.fakes import Counted, failing, item, outcome
@@ -245,12 +256,64 @@ class TestData:
         with pytest.raises(BadInput):
             choose_source(f"folder:{tmp_path}")
 
-    def test_the_users_files_are_part_of_the_identity(self, tmp_path: Path) -> None:
-        np.save(tmp_path / "mine.npy", np.zeros((2, 8, 8), np.uint8))
-        source = Source(name=f"npz:{tmp_path / 'mine.npy'}")
+    @pytest.mark.parametrize("form", ["npz:{}/mine.npy", "npz:{}/mine.npz:x", "idx:{}/mine.idx", "folder:{}"])
+    def test_the_users_files_are_part_of_the_identity(self, form: str, tmp_path: Path) -> None:
+        def write(count: int) -> None:
+            images = np.zeros((count, 8, 8), np.uint8)
+            np.save(tmp_path / "mine.npy", images)
+            np.savez(tmp_path / "mine.npz", x=images)
+            (tmp_path / "mine.idx").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, count]) + bytes(count))
+            (tmp_path / "below").mkdir(exist_ok=True)
+            (tmp_path / "below" / "mine.pgm").write_bytes(b"P5 1 1 255 " + bytes(count))
+
+        source = Source(name=form.format(tmp_path))
+        write(2)
         before = source.identity("mnist")
-        np.save(tmp_path / "mine.npy", np.zeros((3, 8, 8), np.uint8))
+        assert source.identity("mnist") == before
+        write(3)
         assert source.identity("mnist") != before
+
+    @pytest.mark.parametrize("name", ["photos", "dead-leaves", "gaussian:0.5"])
+    def test_sources_without_files_have_one_identity(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        before = choose_source(name).identity("mnist")
+        (tmp_path / "0.5").write_text("mine")
+        (tmp_path / "other.png").write_text("mine")
+        assert choose_source(name).identity("mnist") == before
+
+
+class TestStandIns:
+    """A figure printed for a set is not held against other pictures."""
+
+    @staticmethod
+    def asks(desk: Desk) -> Outcome:
+        desk.images("mnist", count=2)
+        return replace(outcome(desk), checks=(*outcome(desk).checks, compare("one", "2", exact=1.0, why="its own why")))
+
+    @pytest.mark.parametrize(
+        ("data", "words"), [(None, "photographs of the same shape"), ("dead-leaves", "dead-leaves")]
+    )
+    def test_printed_figures_are_open_and_claims_are_not(
+        self, data: str | None, words: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("INITSCOPE_DATA", raising=False)
+        found = run_item(item(run=self.asks, sets=("mnist",)), plan(None, source=choose_source(data)))
+        assert [check.agrees for check in found.checks] == [None, False, None, None]
+        why = f"the printed figure is not about these pictures: {words} in place of MNIST"
+        assert [check.why for check in found.checks] == [
+            why, "because of <it>", "the figure has no digits", f"{why}; its own why"
+        ]  # fmt: skip
+
+    def test_the_real_set_is_held_against_them(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "mnist.npz", x_train=np.zeros((4, 28, 28), np.uint8))
+        found = run_item(item(run=self.asks, sets=("mnist",)), plan(None, source=choose_source(str(tmp_path))))
+        assert [check.agrees for check in found.checks] == [True, False, None, False]
+        assert found.given == ("MNIST",)
+
+    def test_so_is_an_item_without_pictures(self) -> None:
+        assert run_item(item(), plan(None)).checks[0].agrees is True
 
 
 def test_failed_records_say_so() -> None:

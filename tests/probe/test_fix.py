@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_model
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.data import DataLoader, TensorDataset
 
 from initscope.data import load
@@ -29,8 +30,8 @@ def _batch(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
 
 
-def _score(report: object) -> float:
-    return Health.of(report).score  # type: ignore[arg-type]
+def _decades(report: object) -> float:
+    return Health.of(report).decades  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_other_networks_are_repaired(make: Callable[[], nn.Module], shape: tuple
     fixed = fix(make(), _batch(*shape), seeds=2)
     assert fixed.before.verdict != "healthy"
     assert len(fixed.applied) == 1
-    assert _score(fixed.after) < _score(fixed.before) - 1
+    assert _decades(fixed.after) < _decades(fixed.before) - 1
     assert fixed.after.verdict == "healthy"
 
 
@@ -114,7 +115,7 @@ def test_functional_networks_and_shared_weights_are_repaired() -> None:
         model.shared.weight.mul_(1e4)
     fixed = fix(model, _batch(12, 8), seeds=2)
     assert len(fixed.applied) == 1
-    assert _score(fixed.after) < _score(fixed.before) - 1
+    assert (fixed.before.verdict, fixed.after.verdict) == ("fail", "healthy")  # the branch, which the trunk goes around
     shared = nn.Linear(32, 32)
     again = fix(nn.Sequential(*(m for _ in range(10) for m in (shared, nn.ReLU()))), _batch(12, 32), seeds=1)
     assert len(again.applied) == 1
@@ -142,7 +143,7 @@ def test_what_does_not_help_is_not_kept() -> None:
     assert nothing.message == "no change of the weights helps, they stay as they are"
     worse = fix(he(Residual(32, 4), 0.5), _batch(8, 32), seeds=2, remedy="he-fan-out")
     assert worse.applied == ()
-    assert worse.message.startswith("he-fan-out was tried with 2 seeds: score ")
+    assert worse.message.startswith("he-fan-out was tried with 2 seeds: off by ")
     assert [r.name for r in worse.before.remedies] == ["he-fan-out"]
     assert worse.before.remedies[0].improvement is not None
     assert worse.before.remedies[0].improvement < MARGIN
@@ -312,6 +313,81 @@ def test_a_model_that_does_not_run_is_returned_as_it_is() -> None:
     fixed = fix(Stops(), _batch(4, 8))
     assert fixed.applied == ()
     assert fixed.message.startswith("the forward pass fails (bad: RuntimeError")
+
+
+def test_a_backward_pass_that_fails_is_called_so() -> None:
+    class Broken(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: object, *grads: Tensor) -> Tensor:
+            raise RuntimeError("no gradient today")
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = Broken.apply(self.one(x))
+            return out
+
+    fixed = fix(Net(), _batch(4, 8))
+    assert fixed.message.startswith("the backward pass fails (")
+    assert "no gradient today" in fixed.message
+    assert "forward" not in fixed.message
+
+
+def test_a_head_of_zeros_is_a_choice_that_fix_agrees_with() -> None:
+    torch.manual_seed(0)
+    shallow = he(nn.Sequential(*mlp(2, 64, 32), nn.Linear(64, 4)))
+    nn.init.zeros_(shallow[-1].weight)
+    fixed = fix(shallow, _batch(12, 32), seeds=1)
+    assert fixed.before.verdict == check(shallow, _batch(12, 32), seeds=1).verdict != "fail"
+    assert fixed.message == (
+        "all other steps are healthy; the weights stay as they are; those of 4 are zero until they have learned"
+    )
+    assert fixed.note == "1 of 3 weight layers stay as they are: 4 (it is zero, as somebody chose)"
+    assert math.isfinite(Health.of(fixed.before).decades)
+    deep = nn.Sequential(*mlp(12, 32, 32), nn.Linear(32, 4))
+    nn.init.zeros_(deep[-1].weight)
+    nn.init.zeros_(deep[-1].bias)
+    repaired = fix(deep, _batch(12, 32), seeds=1)
+    assert repaired.before.verdict == "fail"
+    assert len(repaired.applied) == 1
+    assert _decades(repaired.after) < _decades(repaired.before) - 1
+    assert not repaired.model[-1].weight.detach().any()
+
+
+class _Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory, self.head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.memory(x)[0][:, -1] * 1e-4)
+        return out
+
+
+def test_weights_that_no_remedy_changes_are_told() -> None:
+    torch.manual_seed(0)
+    normed = nn.Sequential(
+        *(m for _ in range(10) for m in (weight_norm(nn.Linear(16, 16)), nn.ReLU())), nn.Linear(16, 4)
+    )
+    told = "10 of 11 weight layers stay as they are: 0, 2 and 8 more (computed from other parameters)"
+    found = fix(normed, _batch(8, 16), seeds=1, remedy="he-fan-in")
+    assert found.before.remedies[0].note == told
+    assert found.note == told
+    assert told in found.summary()
+    assert json.loads(json.dumps(found.to_dict()))["note"] == told
+    both = fix(normed, _batch(8, 16), seeds=1, remedy="he-fan-in+data-scaling")
+    assert both.before.remedies[0].note == told
+    recurrent = fix(_Recurrent(), _batch(8, 5, 8), seeds=1)
+    assert recurrent.note == "1 of 2 weight layers stay as they are: memory (no law is known for lstm)"
+    assert [r.note for r in recurrent.applied] == [recurrent.note] * len(recurrent.applied)
+    assert fix(mlp(12, 16, 16), _batch(8, 16), seeds=1).note == ""
 
 
 @pytest.mark.parametrize(

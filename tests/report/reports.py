@@ -9,7 +9,7 @@ from initscope.probe import Effect, Health, LayerReport, Remedy, Report
 from initscope.probe.report import SeedSpread
 from initscope.probe.theory import Predicted
 
-HEALTH = Health(angle_deg=0.5, norm_ratio=0.01, grad_norm_ratio=1e-6, verdict="fail", score=10.0)
+HEALTH = Health(angle_deg=0.5, norm_ratio=0.01, grad_norm_ratio=1e-6, verdict="fail", decades=10.0)
 
 
 def layer(name: str = "conv", **changes: Any) -> LayerReport:
@@ -48,7 +48,7 @@ def report(layers: list[LayerReport], **changes: Any) -> Report:
 
 
 def remedy(name: str = "he-fan-in", **changes: Any) -> Remedy:
-    after = Health(angle_deg=40.0, norm_ratio=1.5, grad_norm_ratio=0.8, verdict="healthy", score=0.5)
+    after = Health(angle_deg=40.0, norm_ratio=1.5, grad_norm_ratio=0.8, verdict="healthy", decades=0.5)
     made = Remedy(
         name, "weights", "Draw the weights anew.", f"initscope fix mlp --remedy {name}", Effect(HEALTH, after)
     )

@@ -162,6 +162,20 @@ def test_nothing_hangs_over_the_edge(browser: Browser, page: Path, width: int) -
     browser.call("Emulation.clearDeviceMetricsOverride")
 
 
+def test_reasons_are_read_without_scrolling_at_1100_pixels(browser: Browser, tmp_path: Path) -> None:
+    long = "samples are 8.2 degrees apart; the gradient vanishes: 0.00077 of the one at the output; 39% of the units are dead"
+    rows = [bad(f"encoder.layer.{i}.attention_output.dense", 8.2, reason=long, dead_fraction=0.4) for i in range(9)]
+    browser.call("Emulation.setDeviceMetricsOverride", width=1100, height=900, deviceScaleFactor=1, mobile=False)
+    browser.open(write_check_page(report(rows), tmp_path / "report.html").as_uri())
+    inside = "document.querySelector('.scroll').getBoundingClientRect().right"
+    cells = "[...document.querySelectorAll('td.reason, tbody th')].map(c => c.getBoundingClientRect())"
+    assert browser.run(f"Math.max(...{cells}.map(box => box.right))") < browser.run(inside)
+    assert browser.run(f"Math.min(...{cells}.map(box => box.width))") >= 120  # not a letter to a line
+    last = "[...document.querySelectorAll('thead th')].find(h => h.textContent.includes('dead')).getBoundingClientRect().right"
+    assert browser.run(last) < browser.run(inside)
+    browser.call("Emulation.clearDeviceMetricsOverride")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_in_both_schemes(browser: Browser, page: Path, scheme: str) -> None:
     """Contrast of at least 4.5 to 1 for text on what lies behind it, the ratio that WCAG 2 asks for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import nn
 from initscope.probe import Effect, Fixed, check
 from initscope.probe.thresholds import DEFAULT
 from initscope.probe.verdict import judge
-from initscope.report import check_view, fix_view, remedies_table
+from initscope.report import check_page, check_view, fix_view, remedies_table
 from initscope.report.check_table import notes_shown
 from initscope.report.wording import angle_of, number_text, resolution_text, tags
 from probe.models import cnn
@@ -62,12 +63,12 @@ def test_numbers_are_never_cut(width: int) -> None:
 
 def test_long_stretches_are_folded_unless_all_is_asked_for() -> None:
     short = lines_of(check_view(report(deep(23)), width=80), 80)
-    assert any(line.split()[:2] == ["...", "20"] and line.split()[-1] == "healthy" for line in short)
+    assert any(line.startswith("… 20 more ") and line.split()[-1] == "healthy" for line in short)
     for name in ("stage.0.conv", "stage.1.act", "stage.22.conv"):
         assert any(name in line for line in short)
     full = lines_of(check_view(report(deep(23)), width=80, everything=True), 80)
     assert sum("stage." in line for line in full) == 23
-    assert not any("layers ..." in line for line in full)
+    assert not any(" more " in line for line in full)
 
 
 def test_a_stretch_is_one_kind_of_trouble() -> None:
@@ -77,7 +78,7 @@ def test_a_stretch_is_one_kind_of_trouble() -> None:
     )
     rows = [bad(f"a{i}", reason=deaf) if i % 3 else bad(f"a{i}") for i in range(12)]
     lines = lines_of(check_view(report(rows), width=80), 80)
-    assert any(line.split()[:3] == ["...", "9", "layers"] for line in lines)
+    assert any(line.startswith("… 9 more ") for line in lines)
     assert any(line.startswith("a1 ") and line.endswith("fail angle dead") for line in lines)
     wide = lines_of(check_view(report(rows), width=120), 120)
     assert any(line.startswith("a1 ") and line.endswith("fail angle dead grad") for line in wide)
@@ -93,6 +94,17 @@ def test_what_this_width_does_not_explain_is_marked() -> None:
     assert any("!: measured outside" in line for line in marked)
 
 
+def test_no_angle_is_no_prediction() -> None:
+    theory = layer("a").predicted
+    assert theory is not None
+    none = layer("a", angle_deg=None, predicted=replace(theory, defect=math.nan, most=math.nan, least=math.nan))
+    for width in (80, 120):
+        text = "\n".join(lines_of(check_view(report([none]), width=width), width))
+        assert "nan" not in text
+        assert "!" not in text
+    assert ">nan" not in check_page(report([none]))
+
+
 def test_every_finding_of_the_verdict_has_its_word() -> None:
     """The words in the status column are read off the reasons: both sides must know each other."""
     finding = {
@@ -102,6 +114,7 @@ def test_every_finding_of_the_verdict_has_its_word() -> None:
         "dead": {"dead_fraction": 1.0},
         "saturated": {"saturated_fraction": 1.0},
         "NaN": {"finite": False},
+        "zero": {"weight_norm": 0.0, "norm_ratio": 0.0},
     }
     for word, change in finding.items():
         assert tags(judge(layer("x", **change), DEFAULT)) == (word,)
@@ -160,9 +173,12 @@ def test_fixed_models_stand_side_by_side() -> None:
         assert max(map(len, lines)) <= width
         first = next(line for line in lines if line.startswith("layer0")).split()
         assert first == ["layer0", "conv2d", "1.25", "1.25", "0.5", "0.5", "0.5°", "60°", "fail", "healthy"]
-        assert any(line.split()[:3] == ["...", "6", "layers"] for line in lines)
+        assert any(line.startswith("… 6 more ") for line in lines)
     none = Fixed(nn.Identity(), before, before, (), "nothing helps", None, 1.0)
     assert lines_of(fix_view(none, width=80), 80)[-1] == "Nothing helps."
+    told = "1 of 9 weight layers stay as they are: a (it is frozen)"
+    for one in (fixed, none):
+        assert told in lines_of(fix_view(replace(one, note=told), width=80), 80)
 
 
 def test_a_real_model_fits_into_80_columns() -> None:

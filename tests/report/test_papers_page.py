@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -101,6 +102,14 @@ def test_the_page_is_written_whole(tmp_path: Path, records: list[Record]) -> Non
     assert path == tmp_path / "index.html"
     assert path.read_text() == papers_page(records)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_sizes_and_stand_ins_stand_at_the_top(records: list[Record]) -> None:
+    page = papers_page([records[0], replace(records[1], size="normal", given=("a &b in place of MNIST", "CIFAR-10"))])
+    top = page[: page.index("<nav")]
+    assert "Sizes: quick (1 item), normal (1 item)." in top
+    assert "printed figures stay open: a &amp;b in place of MNIST." in top
+    assert "stay open" not in papers_page(records)
 
 
 def test_no_records_make_an_empty_page() -> None:

@@ -38,7 +38,8 @@ def command(
 ) -> None:
     """Norms, angles, gradients and rank of a batch after every step of MODEL, beside what theory predicts.
 
-    Exit codes: 0 healthy or with warnings, 1 the verdict is fail, 2 bad input, also where the model stops on the batch.
+    Exit codes: 0 healthy or with warnings, 1 the verdict is fail, 2 bad input, also where the model stops on the batch,
+    70 an error that nobody expected.
     """
     check_page_path(html)
     with users_code(settings.seed), progress_bar(settings) as bar:
@@ -90,7 +91,9 @@ def _measure(
         return report
     model = subject.model if isinstance(subject.model, nn.Module) else build(subject.model, settings.seed)
     conditions = Conditions(**options)  # type: ignore[arg-type]
-    return replace(report, remedies=prescribe(model, subject.batch, report, conditions=conditions, shell=job.shell))
+    return replace(
+        report, remedies=prescribe(model, subject.batch, report, conditions=conditions, shell=job.shell(settings))
+    )
 
 
 def _print(settings: Settings, job: Job, subject: Subject, report: Report, everything: bool) -> None:
@@ -104,11 +107,13 @@ def _print(settings: Settings, job: Job, subject: Subject, report: Report, every
         out.print(remedies_table(report.remedies))
         for best in _best(report):
             out.print(f"{best.name}: {best.description}", markup=False)
+            if best.note:
+                out.print(f"  {best.note}", markup=False)
             out.print(f"  {best.command}", markup=False, soft_wrap=True)
 
 
 def _best(report: Report) -> list[Remedy]:
     """The remedy that helped most, and, if that changes more than weights, the best one that does not."""
-    good = [r for r in report.remedies if (r.improvement or 0) > 0]
+    good = [r for r in report.remedies if r.effect.helps()]
     weights = [r for r in good if r.changes == "weights"]
     return list(dict.fromkeys([*good[:1], *weights[:1]]))

@@ -11,6 +11,7 @@ import importlib
 import io
 import os
 import sys
+import traceback
 from typing import Any
 
 import click
@@ -19,6 +20,8 @@ from initscope import __version__
 from initscope.errors import InitscopeError
 
 INTERRUPTED = 130
+UNEXPECTED = 70  # EX_SOFTWARE: 1 and 2 have their meanings
+DEBUG = "INITSCOPE_DEBUG"  # an environment variable
 
 # In the order of `initscope --help`; each module holds its click command as `command`.
 COMMANDS = {
@@ -43,6 +46,17 @@ class _Refused(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         click.echo(f"error: {self.message}", err=True)
+
+
+class _Broken(click.ClickException):
+    """An error that nobody expected: one line, the traceback only for who asks."""
+
+    exit_code = UNEXPECTED
+
+    def show(self, file: Any = None) -> None:
+        if os.environ.get(DEBUG) and self.__cause__ is not None:
+            click.echo("".join(traceback.format_exception(self.__cause__)), err=True, nl=False)
+        click.echo(f"error: {self.message}; {DEBUG}=1 shows where it comes from", err=True)
 
 
 class _Group(click.Group):
@@ -80,6 +94,11 @@ class _Group(click.Group):
             ctx.exit(INTERRUPTED)
         except MemoryError as error:
             raise _Refused("out of memory; use fewer or smaller images, or --dtype float32") from error
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click's own
+        except Exception as error:
+            said = next(iter(str(error).strip().splitlines()), "")
+            raise _Broken(f"unexpected {type(error).__name__}{': ' + said if said else ''}") from error
 
 
 def _forgive_encodings() -> None:

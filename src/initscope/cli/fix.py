@@ -31,7 +31,7 @@ def command(
 ) -> None:  # fmt: skip
     """Every remedy tried on a copy of MODEL; the best one for the weights applied to a copy, and measured again.
 
-    Exit codes: 0 healthy or with warnings afterwards, 1 still failing, 2 bad input.
+    Exit codes: 0 healthy or with warnings afterwards, 1 still failing, 2 bad input, 70 an error that nobody expected.
     """
     check_page_path(html)
     if save is not None:
@@ -53,7 +53,7 @@ def command(
             train_steps=train_steps,
             lr=lr,
             train=not job.evaluate,
-            shell=job.shell,
+            shell=job.shell(settings),
         )
     title = f"{job.model} on {subject.description}"
     if save is not None and fixed.before.failure is None:

@@ -69,8 +69,8 @@ def run(
     """Run items (nachum2022/fig1c), all of a paper (nachum2022), or all.
 
     The table holds what is published beside what is exact and what was sampled, with an interval. Exit codes: 0 everything
-    ran, whether or not it agrees, 1 an item stopped with an error, 2 wrong use, 130 interrupted: what is finished stays in
-    the folder, and the same command goes on.
+    ran, whether or not it agrees, 1 an item stopped with an error, 2 wrong use, 70 an error that nobody expected, 130
+    interrupted: what is finished stays in the folder, and the same command goes on.
     """
     from initscope.papers import Plan, choose_source, find_all
 
@@ -88,7 +88,9 @@ def run(
 
 
 def _announce(settings: Settings, chosen: Sequence[Item], plan: Plan) -> None:
-    """How long --full takes, and which sets are replaced by photographs."""
+    """How long --full takes, which sets are replaced by other pictures, and which results by new ones."""
+    from initscope.papers.desk import stand_ins
+
     if plan.size == "full":
         slow = {item.key: item.full_minutes for item in chosen if item.full_minutes and plan.finished(item) is None}
         each = ", ".join(f"{key} {minutes:g}" for key, minutes in slow.items())
@@ -98,10 +100,24 @@ def _announce(settings: Settings, chosen: Sequence[Item], plan: Plan) -> None:
             if slow
             else "full size: none of these items takes longer than at normal size"
         )
-    wanted = dict.fromkeys(name for item in chosen for name in item.sets)
-    replaced = list(dict.fromkeys(words for name in wanted if " in place of " in (words := plan.source.words(name))))
+    replaced = stand_ins(plan.source.words(name) for item in chosen for name in item.sets)
     if replaced:
-        settings.say(f"note: {'; '.join(replaced)}")
+        settings.say(f"note: {'; '.join(replaced)}; figures that are printed for these sets stay open")
+    _announce_replaced(settings, chosen, plan)
+
+
+def _announce_replaced(settings: Settings, chosen: Sequence[Item], plan: Plan) -> None:
+    """How many finished items of another size or seed this run writes over."""
+    from initscope.papers import read_record
+
+    if plan.folder is None:
+        return
+    kept = [found for item in chosen if (found := read_record(plan.folder, item.key)) is not None]
+    others = [found for found in kept if (found.size, found.seed) != (plan.size, plan.seed)]
+    if others:
+        kinds = ", ".join(dict.fromkeys(f"size {found.size} with seed {found.seed}" for found in others))
+        count = "1 finished item" if len(others) == 1 else f"{len(others)} finished items"
+        settings.say(f"note: {count} in {plan.folder} ({kinds}) will be replaced; --out another folder keeps both")
 
 
 def _spread(workers: int, scheduler: str | None) -> Spread | None:
@@ -166,6 +182,7 @@ def _page_writer(chosen: Sequence[Item], plan: Plan) -> Callable[[Sequence[Recor
 
 def _print(settings: Settings, made: Sequence[Record], plan: Plan) -> None:
     from initscope.report import papers_table, tally
+    from initscope.report.papers_table import circumstances
 
     if plan.folder is not None:
         settings.say(f"wrote {plan.folder / 'index.html'}")
@@ -178,4 +195,6 @@ def _print(settings: Settings, made: Sequence[Record], plan: Plan) -> None:
     for record in made:
         for line in (*(f"data: {words}" for words in record.given), *record.notes):
             out.print(f"{record.key}: {line}", markup=False)
+    for line in circumstances(made):
+        out.print(line, markup=False)
     out.print(tally(made), markup=False)

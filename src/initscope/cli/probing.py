@@ -58,16 +58,21 @@ class Job:
         device = pick_device(settings.device, torch.float32)
         batch, words = self._batch(settings.seed)
         model = _on(find_model(self.model, tuple(batch.shape[1:])), device)
+        model, dtype = _number_format(model, settings.seed)
+        if batch.is_floating_point() and dtype is not None:
+            batch = batch.to(dtype)
         return Subject(model, batch.to(device), find_loss(self.loss or loss, settings.seed), words)
 
-    @property
-    def shell(self) -> str:
-        """The model and the data as the command line names them, for commands that can be pasted."""
+    def shell(self, settings: Settings) -> str:
+        """The model, the data and the draws as the command line names them, for commands that can be pasted."""
         words = [self.model]
         pairs = {"--data": self.data, "--size": self.size, "--channels": self.channels, "--shape": self.shape}
         for name, value in {**pairs, "--ints": self.ints, "--loss": self.loss}.items():
             words += [] if value is None else [name, str(value)]
         words += [] if self.samples == _SAMPLES else ["--samples", str(self.samples)]
+        words += [] if self.seeds == _SEEDS else ["--seeds", str(self.seeds)]
+        words += [] if settings.seed == 0 else ["--seed", str(settings.seed)]
+        words += [] if settings.device == "auto" else ["--device", settings.device]
         words += (["--centre"] if self.centre else []) + (["--eval"] if self.evaluate else [])
         return shlex.join(words)
 
@@ -99,6 +104,7 @@ class Job:
 
 
 _SAMPLES = 16
+_SEEDS = 3
 
 
 def job_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -120,7 +126,9 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--ints", default=None, metavar="VOCAB:LENGTH", help="Random integers instead of --data, for token models."
     )
-    @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Draws of the initialization.")
+    @click.option(
+        "--seeds", type=click.IntRange(1), default=_SEEDS, show_default=True, help="Draws of the initialization."
+    )
     @click.option("--loss", default=None, metavar="NAME", help=f"{LOSS_HELP} [default: {LOSSES[0]}]")
     @click.option("--eval", "evaluate", is_flag=True, help="Evaluation mode: batch norm uses its running statistics.")
     @functools.wraps(function)
@@ -139,6 +147,22 @@ def _on(model: nn.Module | Callable[[], nn.Module], device: torch.device) -> nn.
     if device.type == "cpu":
         return model
     return lambda: model().to(device)
+
+
+def _number_format(
+    model: nn.Module | Callable[[], nn.Module], seed: int
+) -> tuple[nn.Module | Callable[[], nn.Module], torch.dtype | None]:
+    """The model, and in which numbers its weights are, None without any; of a factory the first product is handed on."""
+    from torch import nn
+
+    from initscope.probe.checking import build
+
+    first = model if isinstance(model, nn.Module) else build(model, seed)
+    dtype = next((p.dtype for p in first.parameters() if p.is_floating_point()), None)
+    if isinstance(model, nn.Module):
+        return model, dtype
+    waiting, factory = [first], model
+    return lambda: waiting.pop() if waiting else factory(), dtype
 
 
 def _sides(text: str) -> list[int]:

@@ -38,7 +38,7 @@ Header = tuple[tuple[int, ...], np.dtype[np.generic]]
 
 def open_npz(rest: str) -> Store:
     """The images of one array; without a key the only array that can hold images is taken."""
-    path, key = _path_and_key(rest)
+    path, key = path_and_key(rest)
     place = f"npz:{rest}"
     if not path.is_file():
         raise BadInput(place, f"no file {str(path)!r}", "give the path of an .npz file, then :key if needed")
@@ -66,7 +66,7 @@ def store_of(place: str, words: str, array: Array) -> Store:
     return Store(place, words, len(laid_out), read)
 
 
-def _path_and_key(rest: str) -> tuple[Path, str | None]:
+def path_and_key(rest: str) -> tuple[Path, str | None]:
     whole = Path(rest).expanduser()
     front, colon, key = rest.rpartition(":")
     # A path may itself contain a colon, so a file of the full name wins.

@@ -71,7 +71,7 @@ def load(
     torch.Size([4, 3, 16, 16])
     """
     request = make_request(count, size, channels, seed)
-    kind, rest = _split_name(name)
+    kind, rest = split_name(name)
     if kind in _ENDLESS:
         images, words = _ENDLESS[kind](rest, request)
     else:
@@ -102,7 +102,7 @@ def load_pairs(
     tensor([-1.,  0.,  1.], dtype=torch.float64)
     """
     request = make_request(pairs, size, channels, seed)
-    kind, rest = _split_name(name)
+    kind, rest = split_name(name)
     correlation: Tensor | None = None
     if kind == "gaussian":
         law = gaussian.parse(rest)
@@ -121,7 +121,7 @@ def load_pairs(
     return Pairs(both[:pairs], both[pairs:], name, words, correlation)
 
 
-def _split_name(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     if not isinstance(name, str):
         raise BadInput("data", f"got {name!r}, expected a name", "pass for example 'photos'")
     kind, _, rest = name.partition(":")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from initscope.data import FORMS, load, load_pairs
+from initscope.data.arrays import path_and_key
+from initscope.data.folder import SUFFIXES
+from initscope.data.load import split_name
 from initscope.errors import BadInput
 from initscope.papers.item import Desk, Item
 from initscope.papers.published import published
@@ -36,6 +39,7 @@ REAL_SETS = {
     "cifar100": RealSet("CIFAR-100", "x_train", 3, 32),
     "imagenet224": RealSet("ImageNet", "images", 3, 224),
 }
+IN_PLACE = " in place of "  # between what an item was given and what it asked for
 _KINDS = {form.partition(":")[0].partition("[")[0] for form in FORMS}
 
 
@@ -65,8 +69,8 @@ class Source:
         """What the run says about a set."""
         title = REAL_SETS[name.partition(":")[0]].title
         if self.name is not None:
-            return f"{self.name} in place of {title}"
-        return title if self.file_of(name.partition(":")[0]) else f"photographs of the same shape in place of {title}"
+            return f"{self.name}{IN_PLACE}{title}"
+        return title if self.file_of(name.partition(":")[0]) else f"photographs of the same shape{IN_PLACE}{title}"
 
     def identity(self, name: str) -> str:
         """A text that is another one when the pictures of a set are others."""
@@ -74,10 +78,8 @@ class Source:
         path = self.file_of(kind)
         if self.name is None and path is not None:
             return f"{kind} {_digest(path, path.stat().st_mtime_ns)}"
-        if self.name is not None:
-            place = Path(self.name.partition(":")[2]).expanduser()
-            return f"{self.name} {_listing(place)}"
-        return "photos"
+        stand_in = self.name or "photos"
+        return f"{stand_in}{IN_PLACE}{kind} {_listing(stand_in)}"
 
 
 def choose_source(data: str | None = None) -> Source:
@@ -113,6 +115,20 @@ class Told:
     """What an item was given, in the order of asking."""
 
     words: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def stand_ins(self) -> list[str]:
+        """Which pictures stood in for which sets."""
+        return stand_ins(self.words)
+
+
+def stand_ins(given: Iterable[str]) -> list[str]:
+    """Of what items were given, what was not the set that they asked for.
+
+    >>> stand_ins(["MNIST", "photos in place of CIFAR-10"])
+    ['photos in place of CIFAR-10']
+    """
+    return [words for words in dict.fromkeys(given) if IN_PLACE in words]
 
 
 def make_desk(
@@ -170,8 +186,14 @@ def _digest(path: Path, changed: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _listing(place: Path) -> str:
-    """Names, sizes and times of a user's files, by digest; empty where the data is not on this disk."""
-    files = sorted(place.iterdir()) if place.is_dir() else [place] if place.is_file() else []
-    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+def _listing(name: str) -> str:
+    """Names, sizes and times of the files that a source reads, by digest; empty where none is on this disk."""
+    kind, rest = split_name(name)
+    path = Path(rest).expanduser()
+    files: list[Path] = []
+    if kind == "folder":
+        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+    elif kind in ("npz", "idx"):
+        files = [path if kind == "idx" else path_and_key(rest)[0]]
+    facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
     return hashlib.sha256(repr(facts).encode()).hexdigest() if facts else ""

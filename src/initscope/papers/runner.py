@@ -14,7 +14,7 @@ import torch
 from initscope.errors import InitscopeError
 from initscope.papers import record as records
 from initscope.papers.desk import Source, make_desk
-from initscope.papers.item import Item
+from initscope.papers.item import Check, Item
 from initscope.papers.record import Record
 from initscope.papers.registry import find
 
@@ -98,7 +98,7 @@ def run_item(item: Item, plan: Plan, progress: Progress | None = None) -> Record
             outcome = item.run(desk)
         made = replace(
             blank,
-            checks=outcome.checks,
+            checks=tuple(_on_stand_ins(check, told.stand_ins) for check in outcome.checks),
             data=records.plain(outcome.data),
             notes=outcome.notes,
             svg=None if outcome.picture is None else outcome.picture.svg(),
@@ -109,3 +109,11 @@ def run_item(item: Item, plan: Plan, progress: Progress | None = None) -> Record
         last = traceback.extract_tb(error.__traceback__)[-1]
         made = replace(blank, problem=f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})")
     return replace(made, given=tuple(told.words), seconds=round(time.perf_counter() - start, 2))
+
+
+def _on_stand_ins(check: Check, stand_ins: Sequence[str]) -> Check:
+    """A figure that is printed for a set says nothing about other pictures: held against them it is open."""
+    if check.published is None or not stand_ins:
+        return check
+    why = f"the printed figure is not about these pictures: {', '.join(stand_ins)}"
+    return replace(check, agrees=None, why=f"{why}; {check.why}" if check.why else why)

@@ -23,16 +23,18 @@ from initscope.probe.remedies.screening import (
     as_given,
     chosen,
     prescribe,
+    stopped,
     treated,
     twin_of,
     weight_candidates,
 )
 from initscope.probe.report import SEVERITY, Report
 from initscope.probe.safekeeping import untouched
+from initscope.probe.score import silent
 from initscope.probe.thresholds import DEFAULT, Thresholds
 from initscope.probe.training import Training, check_targets, check_training, compare_training
 
-MARGIN = 0.1  # powers of ten by which the score must fall before weights are changed: less can be the luck of a draw
+MARGIN = 0.1  # powers of ten that a change of the weights must win: less can be the luck of a draw
 CONFIRMED = 2  # of the best remedies of one draw, how many are measured again with all seeds before giving up
 
 
@@ -42,6 +44,7 @@ class Fixed:
 
     `applied` is empty where nothing helped; then `model` has the weights of the original and `after` is `before`. The
     remedies of `before` are all that were tried; those of `after` are what can be done next, measured on the new weights.
+    `note` says which weights no remedy changes.
     """
 
     model: nn.Module
@@ -51,6 +54,7 @@ class Fixed:
     message: str
     training: Training | None
     seconds: float = field(compare=False)
+    note: str = ""
 
     def save(self, path: str | Path) -> Path:
         """The weights as a safetensors file; `safetensors.torch.load_model(model, path)` puts them into a model."""
@@ -73,6 +77,7 @@ class Fixed:
         """Plain numbers, strings and lists."""
         return {
             "message": self.message,
+            "note": self.note,
             "applied": [asdict(r) for r in self.applied],
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
@@ -82,18 +87,18 @@ class Fixed:
 
     def summary(self) -> str:
         """What was done and what it changed, in a few lines."""
-        lines = [self.message]
+        lines = [self.message, *([self.note] if self.note else [])]
         old, new = Health.of(self.before), Health.of(self.after)
         for text, was, now in (
             ("angle between samples at the output, degrees", old.angle_deg, new.angle_deg),
-            ("activations against the data, worst layer", old.norm_ratio, new.norm_ratio),
-            ("gradient against the output's, worst layer", old.grad_norm_ratio, new.grad_norm_ratio),
+            ("activations against the data or the last normalization, worst step", old.norm_ratio, new.norm_ratio),
+            ("gradient against the output's, worst step", old.grad_norm_ratio, new.grad_norm_ratio),
         ):
             lines.append(f"{text}: {_short(was)} -> {_short(now)}" if self.applied else f"{text}: {_short(was)}")
         if self.training is not None:
             first, second = self.training.before, self.training.after
             lines.append(f"loss after {self.training.steps} steps: {_short(first.final)} -> {_short(second.final)}")
-        further = [r for r in self.after.remedies if r.changes != "weights" and (r.improvement or 0) > MARGIN]
+        further = [r for r in self.after.remedies if r.changes != "weights" and r.effect.helps(MARGIN)]
         lines += [f"next: {r.name}: {r.description}" for r in further[:1]]
         return "\n".join(lines)
 
@@ -120,13 +125,14 @@ def fix(
     only one to try, or two names joined by "+". train_steps: trains a copy of the model before and after for so many steps;
     lr: at this learning rate instead of the best of three. shell: how the command line names model and data, for commands.
 
-    Weights change only if the score (`Health`) falls by 0.1 and the verdict gets no worse; "auto" leaves healthy models alone.
+    Weights change only if the verdict gets better, or stays and the network is more than 0.1 powers of ten less off
+    (`Health.decades`); "auto" leaves healthy models alone.
     Frozen weights, embeddings and weights that are zero on purpose stay. The model itself is left as it was.
 
     >>> import torch
     >>> net = nn.Sequential(*(m for _ in range(12) for m in (nn.Linear(64, 64), nn.ReLU())))
     >>> fixed = fix(net, torch.randn(16, 64, generator=torch.Generator().manual_seed(0)), seeds=1)
-    >>> fixed.before.verdict, len(fixed.applied), Health.of(fixed.after).score < Health.of(fixed.before).score
+    >>> fixed.before.verdict, len(fixed.applied), Health.of(fixed.after).decades < Health.of(fixed.before).decades
     ('fail', 1, True)
     """
     started = time.perf_counter()
@@ -161,15 +167,19 @@ class _Work:
         shell: str | None,
     ) -> None:
         self.model, self.batch, self.conditions, self.shell = model, batch, conditions, shell
-        self.before, self.redraw = before, Redraw(model, factory)
+        self.before, self.redraw, self.note = before, Redraw(model, factory), ""
 
     def fixed(self, remedy: str) -> Fixed:
         if self.before.failure is not None:
-            return self._unchanged(f"the forward pass fails ({self.before.failure}); no remedy was tried")
-        able = weight_candidates(plan_of(self.model, self.batch, self.conditions), self.conditions)
+            return self._unchanged(f"{stopped(self.before.failure)}; no remedy was tried")
+        plan = plan_of(self.model, self.batch, self.conditions)
+        self.note = plan.note
+        able = weight_candidates(plan, self.conditions)
         wanted = self._best(able) if remedy == "auto" else [self._named(remedy, able)]
-        if remedy == "auto" and self.before.verdict == "healthy":
-            return self._unchanged("the model is healthy; its weights stay as they are")
+        zeros = silent(self.before.layers)
+        if remedy == "auto" and all(r.status == "healthy" for i, r in enumerate(self.before.layers) if i != zeros):
+            what = "the model is" if zeros is None else "all other steps are"
+            return self._unchanged(f"{what} healthy; the weights stay as they are{self._said(zeros)}")
         tried, good = "", []
         for candidate in wanted:
             twin, after = self._confirmed(candidate)
@@ -177,17 +187,19 @@ class _Work:
                 good.append((candidate, twin, after))
                 if after.verdict == "healthy":
                     break
-            tried = (
-                f"{candidate.name} was tried with {after.seeds} seed{'s' * (after.seeds > 1)}: {self._scores(after)}; "
-            )
+            tried = f"{candidate.name} was tried with {after.seeds} seed{'s' * (after.seeds > 1)}: {self._off(after)}; "
         if good:
-            return self._changed(*min(good, key=lambda g: (SEVERITY[g[2].verdict], Health.of(g[2]).score)))
-        return self._unchanged(f"{tried}no change of the weights helps, they stay as they are")
+            return self._changed(*min(good, key=lambda g: (SEVERITY[g[2].verdict], Health.of(g[2]).decades)))
+        return self._unchanged(f"{tried}no change of the weights helps, they stay as they are{self._said(zeros)}")
+
+    def _said(self, zeros: int | None) -> str:
+        """About the step whose weights are zero, if there is one: somebody chose that, and no remedy undoes it."""
+        return "" if zeros is None else f"; those of {self.before.layers[zeros].name} are zero until they have learned"
 
     def _best(self, able: Sequence[Candidate]) -> list[Candidate]:
         """Everything is tried; the candidates that did best with one draw."""
         self.before = replace(self.before, remedies=self._prescribed(self.model, self.before, ALL))
-        good = [r for r in self.before.remedies if r.changes == "weights" and (r.improvement or 0) >= MARGIN]
+        good = [r for r in self.before.remedies if r.changes == "weights" and r.effect.helps(MARGIN)]
         return [chosen(r.name, able) for r in good[:CONFIRMED]]
 
     def _named(self, name: str, able: Sequence[Candidate]) -> Candidate:
@@ -232,17 +244,18 @@ class _Work:
         )
 
     def _better(self, after: Report) -> bool:
-        gain = Health.of(self.before).score - Health.of(after).score
-        return gain >= MARGIN and SEVERITY[after.verdict] <= SEVERITY[self.before.verdict]
+        return Effect(Health.of(self.before), Health.of(after)).helps(MARGIN)
 
-    def _scores(self, after: Report) -> str:
-        return f"score {Health.of(self.before).score:.2f} -> {Health.of(after).score:.2f}"
+    def _off(self, after: Report) -> str:
+        return f"off by {Health.of(self.before).decades:.2f} -> {Health.of(after).decades:.2f} powers of ten"
 
     def _changed(self, candidate: Candidate, twin: nn.Module, after: Report) -> Fixed:
         effect = Effect(Health.of(self.before), Health.of(after))
         known = next((r for r in self.before.remedies if r.name == candidate.name), None)
         command = known.command if known is not None else ""
-        applied = Remedy(candidate.name, "weights", candidate.description, command, effect, applied=True)
+        applied = Remedy(
+            candidate.name, "weights", candidate.description, command, effect, applied=True, note=candidate.note
+        )
         others = tuple(r for r in self.before.remedies if r.name != candidate.name)
         further = self._prescribed(twin, after, ("data", "architecture"))
         return Fixed(
@@ -250,13 +263,14 @@ class _Work:
             before=replace(self.before, remedies=(applied, *others)),
             after=replace(after, remedies=further),
             applied=(applied,),
-            message=f"{candidate.name}: {self.before.verdict} -> {after.verdict}, {self._scores(after)}",
+            message=f"{candidate.name}: {self.before.verdict} -> {after.verdict}, {self._off(after)}",
             training=None,
             seconds=0.0,
+            note=candidate.note,
         )
 
     def _unchanged(self, message: str) -> Fixed:
-        return Fixed(twin_of(self.model), self.before, self.before, (), message, None, 0.0)
+        return Fixed(twin_of(self.model), self.before, self.before, (), message, None, 0.0, self.note)
 
 
 def _short(value: float | None) -> str:

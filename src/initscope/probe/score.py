@@ -101,10 +101,10 @@ def signs(rows: Sequence[LayerReport]) -> Signs:
     )
 
 
-def decades(ratio: float) -> float:
-    """|log10 ratio|, at most `MOST`; so are zero and what is not a number.
+def decades(ratio: float, most: float = MOST) -> float:
+    """|log10 ratio|, at most `most`; so are zero and what is not a number.
 
     >>> decades(0.01), decades(100.0), decades(float("nan"))
     (2.0, 2.0, 4.0)
     """
-    return min(abs(math.log10(ratio)), MOST) if math.isfinite(ratio) and ratio > 0 else MOST
+    return min(abs(math.log10(ratio)), most) if math.isfinite(ratio) and ratio > 0 else most

@@ -20,6 +20,7 @@ from initscope.report.wording import (
     number_text,
     percent_text,
     predicted_text,
+    prediction,
     resolution_text,
     shape_text,
     tags,
@@ -128,7 +129,7 @@ def _folded(layers: Sequence[LayerReport], everything: bool) -> Iterator[LayerRe
 def _cells(entry: LayerReport | list[LayerReport], bad: str | None, columns: Sequence[str]) -> list[Text]:
     """The cells of one line, which is a layer or stands for a stretch of them."""
     if isinstance(entry, list):
-        cells = {"layer": Text(f"... {len(entry)}"), "op": Text("layers ..."), "status": Text(entry[0].status)}
+        cells = {"layer": Text(f"… {len(entry)} more"), "status": Text(entry[0].status)}
         cells = {name: cells.get(name, Text()) for name in columns}
         for text in cells.values():
             text.stylize("dim")
@@ -139,7 +140,7 @@ def _cells(entry: LayerReport | list[LayerReport], bad: str | None, columns: Seq
         return Text(text, style=style if tag in found and text != MISSING else "")
 
     mark = "> " if layer.name == bad else ""
-    theory = layer.predicted
+    theory = prediction(layer)
     sign = "" if theory is None else " " if theory.explained else "!"
     why = "".join(f" {_SHORT.get(tag, tag)}" for tag in (found if "shape" in columns else found[:_FEW]))
     cells = {
@@ -161,6 +162,6 @@ def _cells(entry: LayerReport | list[LayerReport], bad: str | None, columns: Seq
 def _caption(report: Report) -> Text:
     """What the numbers and the signs in the table mean."""
     lines = ["norm, grad: against the data's and the output's", "theory: mean cosine at infinite width"]
-    if any(layer.predicted is not None and not layer.predicted.explained for layer in report.layers):
+    if any(theory is not None and not theory.explained for theory in map(prediction, report.layers)):
         lines.append("!: measured outside of what this width explains")
     return Text("; ".join(lines), style="dim")

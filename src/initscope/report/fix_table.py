@@ -25,7 +25,8 @@ def fix_view(fixed: Fixed, *, width: int, everything: bool = False, title: str =
     """The two verdicts, the remedies that were tried, the layers before and after, and what to do next."""
     if not fixed.applied:
         parts = [check_view(fixed.before, width=width, everything=everything, title=title)]
-        return Group(*parts, *_tried(fixed), Text(fixed.message[:1].upper() + fixed.message[1:] + "."))
+        note = [Text(fixed.note)] if fixed.note else []
+        return Group(*parts, *_tried(fixed), *note, Text(fixed.message[:1].upper() + fixed.message[1:] + "."))
     lines: list[RenderableType] = [
         verdict_line(fixed.before, f"{title} before" if title else "before"),
         verdict_line(fixed.after, "after"),
@@ -74,7 +75,7 @@ def _folded(pairs: Sequence[Pair], everything: bool) -> Iterator[Pair | int]:
 
 def _cells(entry: Pair | int) -> list[Text]:
     if isinstance(entry, int):
-        return [Text(f"... {entry}", style="dim"), Text("layers ...", style="dim"), *(Text() for _ in _COLUMNS[2:])]
+        return [Text(f"… {entry} more", style="dim"), *(Text() for _ in _COLUMNS[1:])]
     old, new = entry
     return [
         Text(old.name),

@@ -26,6 +26,7 @@ from initscope.report.wording import (
     number_text,
     percent_text,
     predicted_text,
+    prediction,
     resolution_text,
     shape_text,
     short_cosine,
@@ -67,6 +68,7 @@ COLUMNS = (
     Column("layer", "Path of the module, or of the module that made the call", number=False),
     Column("op", "Function that was called", number=False),
     Column("status", "Verdict on this step", number=False),
+    Column("reason", "What was found", number=False),
     Column("norm", "Root mean square of the units against the data's"),
     Column("gradient", "Norm of the gradient by the activations against the one at the output"),
     Column("angle", "Mean over pairs of samples, in degrees"),
@@ -75,7 +77,6 @@ COLUMNS = (
     Column("interval", "Of the mean cosine at this width, 95 %", number=False),
     Column("rank", "Effective rank of the batch"),
     Column("dead", "Units that are zero for every sample"),
-    Column("reason", "What was found", number=False),
     Column("shape", "Of one sample's values", number=False),
     Column("± seeds", "Standard deviation of the mean cosine over the seeds"),
 )
@@ -166,13 +167,14 @@ def table_rows(layers: Sequence[LayerReport], first_bad: str | None) -> list[Row
 
 
 def _row(place: int, layer: LayerReport, first: bool) -> Row:
-    theory, spread = layer.predicted, layer.cosine_seeds.stdev
+    theory, spread = prediction(layer), layer.cosine_seeds.stdev
     sign = "" if theory is None or theory.explained else " !"
     cells = (
         Cell(str(place + 1), str(place + 1), "n"),
         Cell(layer.name, layer.name, "name"),
         Cell(layer.op, layer.op),
         Cell(layer.status, str(_RANK[layer.status]), "status"),
+        Cell(layer.reason, layer.reason, "reason"),
         _number(layer.norm_ratio),
         _number(layer.grad_norm_ratio),
         Cell(angle_text(layer.angle_deg), _key(layer.angle_deg), "n"),
@@ -182,7 +184,6 @@ def _row(place: int, layer: LayerReport, first: bool) -> Row:
         Cell(interval_text(layer), _key(None if theory is None else -theory.most), "tight"),
         _number(layer.effective_rank),
         Cell(percent_text(layer.dead_fraction), _key(layer.dead_fraction), "n"),
-        Cell(layer.reason, layer.reason, "reason"),
         Cell(shape_text(layer.shape), str(math.prod(layer.shape)), "tight"),
         _number(spread),
     )

@@ -14,7 +14,7 @@ from initscope import __version__
 from initscope.figures import write_atomically
 from initscope.papers import PAPERS, Check, Record
 from initscope.report.drawings import own_names
-from initscope.report.papers_table import HEADINGS, exact_text, sampled_text, tally, verdict_word
+from initscope.report.papers_table import HEADINGS, circumstances, exact_text, sampled_text, tally, verdict_word
 
 TITLE = "Figures, tables and theorems of four papers, run again"
 FILE = "index.html"
@@ -44,6 +44,7 @@ def papers_page(records: Sequence[Record], *, pending: Sequence[str] = ()) -> st
         title=TITLE,
         groups=[group for group in groups if group.records],
         tally=tally(records),
+        circumstances=circumstances(records),
         pending=pending,
         headings=HEADINGS,
         version=__version__,

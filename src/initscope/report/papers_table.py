@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from initscope.papers import Check, Item, Record
+from initscope.papers.desk import SIZES, stand_ins
 from initscope.report.wording import MISSING
 
 HEADINGS = ("statement", "published", "exact", "sampled, 95 %", "agrees?")
@@ -98,6 +99,23 @@ def tally(records: Sequence[Record]) -> str:
         f"{words.count('yes')} agree, {words.count('no')} do not, {words.count('open')} open"
     )
     return f"{text}; {failed} failed" if failed else text
+
+
+def circumstances(records: Sequence[Record]) -> list[str]:
+    """At which size the items ran, and which pictures stood in for which sets.
+
+    >>> circumstances([Record("a/b", "", "", "quick", 0, given=("MNIST", "photos in place of CIFAR-10"))])
+    ['size: quick', 'not the sets that the papers used, printed figures stay open: photos in place of CIFAR-10']
+    """
+    counts = {size: count for size in SIZES if (count := sum(record.size == size for record in records))}
+    lines = [f"size: {size}" for size in counts]
+    if len(counts) > 1:
+        each = (f"{size} ({_counted(count, 'item')})" for size, count in counts.items())
+        lines = [f"sizes: {', '.join(each)}"]
+    found = stand_ins(words for record in records for words in record.given)
+    if found:
+        lines.append(f"not the sets that the papers used, printed figures stay open: {'; '.join(found)}")
+    return lines
 
 
 def _counted(number: int, what: str) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from initscope.probe import LayerReport, Report
+from initscope.probe.theory import Predicted
 
 MISSING = "-"
 # How a reason that `probe.verdict` gives is recognised, and the word that stands for it in a narrow column.
@@ -16,6 +17,7 @@ _TAGS = {
     "are dead": "dead",
     "saturate": "saturated",
     "NaN": "NaN",
+    "weights are zero": "zero",
 }
 
 
@@ -56,13 +58,20 @@ def short_cosine(defect: float) -> str:
     return f"1-{defect:.0e}" if 0 < defect < 5e-4 else f"{1 - defect:.3f}"
 
 
+def prediction(layer: LayerReport) -> Predicted | None:
+    """What theory says about a layer; None too where it says that there is no angle, behind weights of zero."""
+    theory = layer.predicted
+    return None if theory is None or math.isnan(theory.defect) else theory
+
+
 def predicted_text(layer: LayerReport) -> str:
-    return MISSING if layer.predicted is None else short_cosine(layer.predicted.defect)
+    theory = prediction(layer)
+    return MISSING if theory is None else short_cosine(theory.defect)
 
 
 def interval_text(layer: LayerReport) -> str:
     """The interval of the predicted mean cosine that this width explains."""
-    theory = layer.predicted
+    theory = prediction(layer)
     return MISSING if theory is None else f"{short_cosine(min(theory.most, 2.0))}..{short_cosine(theory.least)}"
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from initscope.probe.remedies.gains import ONE, UnitMoments, unit_moments
 from initscope.probe.remedies.remedy import Conditions
 from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.trace import INPUT, Call, Recorder
+from initscope.probe.translation import _Arguments
 from initscope.weights import Fans
 
 Layout = Literal["out-in", "in-out", "transposed"]
@@ -233,11 +234,7 @@ def _reason(used: _Use, embedded: bool) -> str:
 
 def _weight(call: Call) -> _Use | None:
     """What a dense or convolution call multiplies the data by; None if it is not one of the known ones."""
-
-    def argument(position: int, name: str, default: Any = None) -> Any:
-        if name in call.keywords:
-            return call.keywords[name]
-        return call.arguments[position] if len(call.arguments) > position else default
+    argument = _Arguments(call).get
 
     def tensor(position: int, name: str) -> Tensor | None:
         value = argument(position, name)

@@ -1,4 +1,4 @@
-"""Remedies that draw every weight anew from a law: He with three fans, orthogonal, delta-orthogonal, filters that sum to zero."""
+"""Remedies that draw the weights anew from a law: He with three fans, orthogonal, delta-orthogonal, filters that sum to zero."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def candidates(plan: Plan) -> list[Candidate]:
         return []
     filters = any(site.fans.taps > 1 for site in plan.sites)
     return [
-        Candidate(name, "weights", text, treat=partial(redraw, sites=plan.sites, draw=draw))
+        Candidate(name, "weights", text, treat=partial(redraw, sites=plan.sites, draw=draw), note=plan.note)
         for name, (text, draw) in LAWS.items()
         if filters or name != "delta-orthogonal"
     ]
@@ -76,15 +76,15 @@ def zero_sum(site: Site, generator: Generator) -> Tensor:
 
 LAWS: dict[str, tuple[str, Draw]] = {
     "he-fan-in": (
-        "Draw all weights from He's law with fan-in: activations keep their size.",
+        "Draw the weights from He's law with fan-in: activations keep their size.",
         partial(he, fan="in"),
     ),
     "he-fan-out": (
-        "Draw all weights from He's law with fan-out: gradients keep their size.",
+        "Draw the weights from He's law with fan-out: gradients keep their size.",
         partial(he, fan="out"),
     ),
     "he-geometric": (
-        "Draw all weights from He's law with the geometric mean of the fans: activations and gradients share the drift.",
+        "Draw the weights from He's law with the geometric mean of the fans: activations and gradients share the drift.",
         partial(he, fan="geometric"),
     ),
     "orthogonal": (

@@ -1,4 +1,4 @@
-"""What a remedy is, and the one figure by which remedies are ranked."""
+"""What a remedy is, and the one figure by which remedies are ranked: how many powers of ten a network is off."""
 
 from __future__ import annotations
 
@@ -10,58 +10,54 @@ from typing import Any, Literal
 from torch import nn
 
 from initscope.probe.batches import Batch, Loss
-from initscope.probe.report import Report, Status
+from initscope.probe.report import SEVERITY, Report, Status
+from initscope.probe.score import decades, drifts, silent, trunk
 from initscope.probe.thresholds import DEFAULT, Thresholds
 
 Changes = Literal["weights", "data", "architecture"]
 RIGHT_ANGLE = 90.0
-DECADES = (
-    38.0  # the range of float32 in powers of ten: no part of the score is larger, so a dead network has a score too
-)
+MOST = 38.0  # the range of float32 in powers of ten: no part counts more, so a dead network has a figure too
 
 
 @dataclass(frozen=True)
 class Health:
-    """A whole network in four measured numbers, and the score made of them; what could not be measured is None.
+    """A whole network in four measured numbers, and one made of them; what could not be measured is None.
 
-    score = log10(90 / angle) + |log10 norm_ratio| + |log10 grad_norm_ratio|: by how many powers of ten the angle between
-    samples at the output is below a right angle, the activations of the worst layer are off the size of the data, and the
-    gradient at the worst layer is off the one at the output. Zero is perfect.
+    decades = log10(90 / angle) + |log10 norm_ratio| + |log10 grad_norm_ratio|: by how many powers of ten the angle between
+    samples at the output is below a right angle, the activations of the worst step are off the size of the data or of the
+    last normalization, and the gradient at the worst step is off the one at the output. Zero is perfect. As in the verdict,
+    steps count along the trunk (`probe.score`), and up to a step whose weights are all zero.
     """
 
     angle_deg: float | None
     norm_ratio: float | None
     grad_norm_ratio: float | None
     verdict: Status
-    score: float
+    decades: float
 
     @classmethod
     def of(cls, report: Report) -> Health:
         """Read off a report."""
-        rows = report.layers
-        angle = next((r.angle_deg for r in reversed(rows) if r.angle_deg is not None), None)
-        norm = max((r.norm_ratio for r in rows if r.norm_ratio is not None), key=decades, default=None)
-        gradient = max((r.grad_norm_ratio for r in rows if r.grad_norm_ratio is not None), key=decades, default=None)
+        rows, end, way = report.layers, silent(report.layers), trunk(report.layers)
+        heard = [rows[i] for i in (way if end is None else way[: way.index(end)])]
+        angle = next((r.angle_deg for r in reversed(heard) if r.angle_deg is not None), None)
+        norm = max(drifts(rows).values(), key=off, default=None)
+        gradients = [r.grad_norm_ratio for r in heard if r.grad_norm_ratio is not None] if end is None else []
+        gradient = max(gradients, key=off, default=None)
         below = 0.0 if angle is None else _below_right_angle(angle)
-        sizes = sum(decades(value) for value in (norm, gradient) if value is not None)
+        sizes = sum(off(value) for value in (norm, gradient) if value is not None)
         broken = report.failure is not None or not all(r.finite for r in rows)
-        score = 3 * DECADES if broken else below + sizes
-        return cls(_finite(angle), _finite(norm), _finite(gradient), report.verdict, score)
+        total = 3 * MOST if broken else below + sizes
+        return cls(_finite(angle), _finite(norm), _finite(gradient), report.verdict, total)
 
 
-def decades(ratio: float) -> float:
-    """|log10 ratio|, at most 38; zero and what is not a number count as 38.
-
-    >>> decades(0.01), decades(100.0), decades(0.0)
-    (2.0, 2.0, 38.0)
-    """
-    if not math.isfinite(ratio) or ratio <= 0:
-        return DECADES
-    return min(abs(math.log10(ratio)), DECADES)
+def off(ratio: float) -> float:
+    """How many powers of ten a ratio is away from 1; repairs are told apart where a verdict no longer is."""
+    return decades(ratio, MOST)
 
 
 def _below_right_angle(degrees: float) -> float:
-    return 0.0 if degrees >= RIGHT_ANGLE else decades(degrees / RIGHT_ANGLE)
+    return 0.0 if degrees >= RIGHT_ANGLE else off(degrees / RIGHT_ANGLE)
 
 
 def _finite(value: float | None) -> float | None:
@@ -72,7 +68,7 @@ def _finite(value: float | None) -> float | None:
 class Effect:
     """The same network on the same batch before and after; `after` is None where it could not be measured.
 
-    `improvement`: powers of ten by which the score falls; negative where the remedy does harm.
+    `improvement`: powers of ten by which the network is less off; negative where the remedy does harm.
     """
 
     before: Health
@@ -80,8 +76,15 @@ class Effect:
     improvement: float | None = field(init=False)
 
     def __post_init__(self) -> None:
-        fall = None if self.after is None else self.before.score - self.after.score
+        fall = None if self.after is None else self.before.decades - self.after.decades
         object.__setattr__(self, "improvement", fall)
+
+    def helps(self, margin: float = 0.0) -> bool:
+        """Whether the verdict gets better, or stays and the network is less off by more than `margin` powers of ten."""
+        if self.after is None or self.improvement is None:
+            return False
+        step = SEVERITY[self.after.verdict] - SEVERITY[self.before.verdict]
+        return step < 0 or (step == 0 and self.improvement > margin)
 
 
 @dataclass(frozen=True)

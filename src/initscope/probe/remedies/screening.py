@@ -19,6 +19,7 @@ from initscope.probe.report import SEVERITY, Report
 from initscope.probe.safekeeping import untouched
 
 ALL: tuple[Changes, ...] = ("weights", "data", "architecture")
+BACKWARD = "backward pass: "  # how a failure of the second pass begins
 JOIN = "+"  # between the names of two remedies that are applied one after the other
 
 
@@ -61,7 +62,7 @@ def ranked(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
 
     def place(remedy: Remedy) -> tuple[int, float]:
         after = remedy.effect.after
-        return (len(SEVERITY), 0.0) if after is None else (SEVERITY[after.verdict], after.score)
+        return (len(SEVERITY), 0.0) if after is None else (SEVERITY[after.verdict], after.decades)
 
     return tuple(sorted(remedies, key=place))
 
@@ -106,7 +107,8 @@ def joined(parts: Sequence[Candidate]) -> Candidate:
                 part.treat(model, batch, seed)
 
     text = " Then: ".join(part.description for part in parts)
-    return Candidate(JOIN.join(part.name for part in parts), parts[0].changes, text, treat=treat)
+    note = "; ".join(dict.fromkeys(part.note for part in parts if part.note))
+    return Candidate(JOIN.join(part.name for part in parts), parts[0].changes, text, treat=treat, note=note)
 
 
 class Trials:
@@ -166,6 +168,12 @@ def twin_of(model: nn.Module) -> nn.Module:
     return twin
 
 
+def stopped(failure: str) -> str:
+    """Which pass a report's failure is about, in words."""
+    back = failure.removeprefix(BACKWARD)
+    return f"the forward pass fails ({failure})" if back == failure else f"the backward pass fails ({back})"
+
+
 def as_given(batch: Batch) -> Any:
     """The batch in a form that `check` takes."""
     return batch.keywords or batch.arguments
@@ -198,7 +206,7 @@ def apply_remedy(
         given = as_batch(batch, model, target)
         report = check(model, as_given(given), target=given.target, seeds=1, theory=False, **conditions.for_check())
         if report.failure is not None:
-            raise BadInput("model", f"the forward pass fails at {report.failure}", "repair that first")
+            raise BadInput("model", stopped(report.failure), "repair that first")
         plan = plan_of(model, given, conditions)
         able = [c for c in candidates(plan, model, given, report, conditions) if c.treat is not None]
         candidate = chosen(name, able)
