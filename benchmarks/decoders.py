@@ -2,11 +2,11 @@
 
     INITSCOPE_DATA=folder INITSCOPE_WEIGHTS=folder python benchmarks/decoders.py run [--minutes 8]
     python benchmarks/decoders.py report       # the tables and the figure of docs/decoders.md, from decoders.jsonl
-    python benchmarks/decoders.py speed        # against a plain PyTorch loop, and with and without kept features
+    python benchmarks/decoders.py speed        # against a plain PyTorch loop, with kept features and with crops
 
 `run` appends a line for each finished training to decoders.jsonl, and keeps the unfinished one in a folder beside it: it may
-be stopped at any time and goes on where it stopped. One thread. The folder of INITSCOPE_DATA holds imagenet224.npz,
-`python benchmarks/pretrained.py FOLDER` makes the one of INITSCOPE_WEIGHTS.
+be stopped at any time and goes on where it stopped. One thread, but for `speed`. The folder of INITSCOPE_DATA holds
+imagenet224.npz, `python benchmarks/pretrained.py FOLDER` makes the one of INITSCOPE_WEIGHTS.
 """
 
 from __future__ import annotations
@@ -191,54 +191,75 @@ def draw(found: list[dict]) -> None:
     curves_and_points(panels, title, words, columns=3, size=(3.4, 2.7)).save(FIGURE)
 
 
-def plain_decoder(channels: int) -> nn.Sequential:
-    """VGG16 DeConv1 as one would write it."""
-    return nn.Sequential(
-        nn.Conv2d(channels, channels, 3, padding=1), nn.LeakyReLU(0.2), nn.Conv2d(channels, 3, 3, padding=1)
-    )
+class PlainUpsample(nn.Module):
+    """Zeros between the values, twice the size."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.new_zeros(*x.shape[:2], 2 * x.shape[2], 2 * x.shape[3])
+        wide[..., ::2, ::2] = x
+        return wide
 
 
-def speed() -> None:
-    """Seconds a step of CD1 at 64x64, batch 8, in turns."""
-    torch.set_num_threads(1)
-    steps, batch = 6, 8
-    pixels = torch.rand(16, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
-    encoder = Encoder("vgg16", 1)
-    features = encoder(pixels)
-    decoder = plain_decoder(64)
+def plain_networks(depth: int) -> tuple[nn.Module, nn.Module]:
+    """VGG16's Conv[depth] and DeConv[depth] as one would write them, depth 1 or 2."""
+
+    def conv(inputs: int, outputs: int) -> nn.Conv2d:
+        return nn.Conv2d(inputs, outputs, 3, padding=1)
+
+    encoder = [conv(3, 64), nn.ReLU(), conv(64, 64), nn.ReLU()]
+    decoder = [conv(64, 64), nn.LeakyReLU(0.2), conv(64, 3)]
+    if depth == 2:
+        encoder += [nn.MaxPool2d(2), conv(64, 128), nn.ReLU(), conv(128, 128), nn.ReLU()]
+        before = [conv(128, 128), nn.LeakyReLU(0.2), conv(128, 64), nn.LeakyReLU(0.2), PlainUpsample()]
+        decoder = [*before, *decoder]
+    return nn.Sequential(*encoder).requires_grad_(False), nn.Sequential(*decoder)
+
+
+def plain_loop(depth: int, pixels: Tensor, steps: int, batch: int, crop: int | None) -> Callable[[], float]:
+    """Seconds a step of a training loop as one would write it; features at hand where there are no crops."""
+    encoder, decoder = plain_networks(depth)
     adam = torch.optim.Adam(decoder.parameters(), 1e-4, weight_decay=4e-4, fused=True)
+    features = None if crop else encoder(pixels)
 
-    def plain() -> float:
+    def measure() -> float:
         begin = time.perf_counter()
-        for step in range(steps):
-            part = slice(batch * (step % 2), batch * (step % 2) + batch)
-            loss = (decoder(features[part]) - pixels[part]).square().sum() / batch
+        for _ in range(steps):
+            rows = torch.randperm(len(pixels))[:batch]
+            pictures, known = pixels[rows], None if features is None else features[rows]
+            if crop:
+                corners = torch.randint(0, pixels.shape[-1] - crop + 1, (batch, 2)).tolist()
+                windows = [x[:, i : i + crop, j : j + crop] for x, (i, j) in zip(pictures, corners, strict=True)]
+                pictures = torch.stack(windows)
+                with torch.no_grad():
+                    known = encoder(pictures)
+            loss = (decoder(known) - pictures).square().sum() / batch
             adam.zero_grad()
             loss.backward()
             adam.step()
             loss.item()
         return (time.perf_counter() - begin) / steps
 
-    def ours(count: int = 16, **options: object) -> Callable[[], float]:
-        recipe = Recipe(steps=steps, batch=batch, **options)
+    return measure
 
-        def measure() -> float:
-            return train_decoder(encoder, pixels[:count], None, recipe).seconds / steps
 
-        return measure
-
-    kinds = {"plain": plain, "ours, features kept": ours(), "ours, random crops": ours(crop=SIDE)}
-    times: dict[str, list[float]] = {name: [] for name in kinds}
-    for turn in range(8):
-        for name, measure in kinds.items():
-            taken = measure()
-            if turn:
-                times[name].append(taken)
-    for name, taken in times.items():
-        ratio = statistics.median(a / b for a, b in zip(taken, times["plain"], strict=True))
-        print(
-            f"{name}: {1000 * statistics.median(taken):.0f} ms a step, best {1000 * min(taken):.0f}; {ratio:.2f} times plain"
-        )
+def speed() -> None:
+    """Milliseconds a step at 64x64, batches of 8: ours and a plain loop in turns, with features kept and with crops."""
+    steps, batch, turns = 8, 8, 15
+    print(f"\n{torch.get_num_threads()} threads, median of {turns} turns of {steps} steps (quartiles of the ratio)\n")
+    print("| | train_decoder (ms) | plain loop (ms) | ratio |\n| --- | --- | --- | --- |")
+    for depth in (1, 2):
+        for name, crop in (("features kept", None), ("random crops", SIDE)):
+            side = SIDE if crop is None else 2 * SIDE
+            pixels = torch.rand(32, 3, side, side, generator=torch.Generator().manual_seed(0))
+            encoder, recipe = Encoder("vgg16", depth), Recipe(steps=steps, batch=batch, crop=crop)
+            plain, times = plain_loop(depth, pixels, steps, batch, crop), []
+            for _ in range(turns + 1):
+                ours = train_decoder(encoder, pixels, None, recipe).seconds / steps
+                times.append((ours, plain()))
+            own, theirs = (statistics.median(part) for part in zip(*times[1:], strict=True))
+            low, middle, high = statistics.quantiles([a / b for a, b in times[1:]], n=4)
+            row = f"{1000 * own:.1f} | {1000 * theirs:.1f} | {middle:.2f} ({low:.2f} to {high:.2f})"
+            print(f"| VGG16 CD{depth}, {name} | {row} |", flush=True)
 
 
 def main() -> None:

@@ -89,6 +89,10 @@ def test_every_few_steps(folder: Path) -> None:
         (("-o", "out.png", "--memory", "1kB"), "of memory"),
         (("-o", "out.png", "--init", "nothing"), "init: got 'nothing'"),
         (("-o", "out.png", "--seed", "0..1", "--save-every", "2"), "is for one seed"),
+        (("-o", "out.jpg", "--seed", "0..1"), "a sheet is .png or .svg; name it out.png"),
+        (("-o", "style.jpg"), "is a picture that is read"),
+        (("-o", "out.png", "--rate", "0"), "expected a finite number above 0"),
+        (("-o", "out.png", "--style-weight", "0", "--content-weight", "0"), "both count for nothing"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

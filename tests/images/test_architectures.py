@@ -125,6 +125,13 @@ def test_pooling_by_brute_force(kind: str, plan: PoolPlan, size: tuple[int, int]
     assert all(reach >= n for reach, n in zip(last, size, strict=True))
 
 
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("size", [(6, 8), (5, 7)])
+def test_the_gradient_of_l2_pooling(order: torch.memory_format, size: tuple[int, int]) -> None:
+    x = (picture(4, 2, 3, *size).double() - 0.5).contiguous(memory_format=order).requires_grad_()
+    assert torch.autograd.gradcheck(Pool(PoolPlan(2, 2), "l2"), x)
+
+
 def test_l2_pooling_has_a_gradient_where_all_is_zero() -> None:
     x = torch.zeros(1, 1, 4, 4, requires_grad=True)
     Pool(PoolPlan(2, 2), "l2")(x).sum().backward()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from initscope.errors import BadInput
-from initscope.images import read_picture, reconstruct, write_picture
+from initscope.images import Encoder, read_picture, reconstruct, stylize, train_decoder, write_picture
 
 
 def png_of(width: int, height: int) -> bytes:
@@ -139,6 +139,13 @@ def test_running_out_of_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("initscope.images.reconstruction.run_tiles", full)
     with pytest.raises(BadInput, match="memory: there is not enough of it"):
         reconstruct(torch.rand(3, 8, 8), channels=2)
+
+    monkeypatch.setattr("initscope.images.style.stylizing.search", full)
+    with pytest.raises(BadInput, match="not enough of it; use a smaller size"):
+        stylize(torch.rand(3, 16, 16), torch.rand(3, 16, 16), size=None, channels=2)
+    monkeypatch.setattr("initscope.images.training.loop._steps", full)
+    with pytest.raises(BadInput, match="not enough of it; use a smaller batch"):
+        train_decoder(Encoder("vgg16", "1_1", channels=2), torch.rand(4, 3, 8, 8))
 
     def other(*arguments: object, **options: object) -> None:
         raise RuntimeError("something else")

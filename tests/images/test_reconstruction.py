@@ -207,7 +207,7 @@ def test_several_decoders_beat_one_on_the_average() -> None:
         ({"tone": "gamma"}, "choose from range"),
         ({"pooling": "sum", "depth": 2}, "choose from max"),
         ({"law": Gaussian(1e12, "none"), "depth": 3}, "overflow in this network"),
-        ({"memory": "lots"}, "write for example 2 GiB"),
+        ({"memory": "lots"}, "write for example 2GiB"),
     ],
 )
 def test_wrong_use(options: dict[str, Any], said: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,14 @@ from torch import Tensor
 from initscope.data import load
 from initscope.errors import BadInput
 from initscope.images import Encoder, Stylized, compare_pictures, judge_style, layout, read_picture, stylize
+from initscope.images.style import statistics
 from initscope.images.style.decoding import first_stages, fit_decoder
+from initscope.images.style.lbfgs import LBFGS
 from initscope.images.style.recipe import choose_scales, fit_size, stage_sizes, transfer_bytes
 from initscope.images.style.search import search
 from initscope.images.style.setup import blend_weights, with_hues
 from initscope.images.style.spaces import fit_patches, reach_of
-from initscope.images.style.statistics import ContentTerm, StyleTerm, style_statistics
+from initscope.images.style.statistics import ContentTerm, StyleTerm, second_moments, style_statistics
 
 SMALL: dict[str, Any] = {"channels": 8, "size": None, "steps": 6}
 
@@ -66,6 +71,47 @@ def test_whitening_sees_what_a_gram_matrix_hides_behind_a_common_mean() -> None:
     }
     assert far["gram"][1] < 1e-3 * far["gram"][0]
     assert far["whitened"][1] == pytest.approx(far["whitened"][0], rel=0.05)
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("centred", [False, True])
+def test_second_moments_and_their_gradient(order: Any, centred: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "_ROWS", 7)  # several blocks, the last one shorter
+    map = torch.cat([maps(4, 3, seed=1), maps(4, 3, seed=2)]).double().contiguous(memory_format=order).requires_grad_()
+    origin = torch.tensor([0.5, 0.0, -1.0, 2.0], dtype=torch.float64) if centred else None
+    square, middle = second_moments(map, origin)
+    rows = map.movedim(1, -1).reshape(-1, 4) - (0 if origin is None else origin)
+    torch.testing.assert_close(square, rows.T @ rows / len(rows))
+    torch.testing.assert_close(middle, rows.mean(0))
+    assert torch.autograd.gradcheck(lambda x: second_moments(x, origin), map)
+
+
+@pytest.mark.parametrize("history", [1, 3, 10])
+def test_lbfgs_takes_the_steps_of_the_two_loop_recursion(history: int) -> None:
+    """PyTorch's own, on a function that is no parabola and has directions of negative curvature."""
+    random = torch.Generator().manual_seed(0)
+    matrix = torch.randn(40, 40, generator=random, dtype=torch.float64) / 6
+    start = torch.randn(4, 10, generator=random, dtype=torch.float64)
+
+    def loss(x: Tensor) -> Tensor:
+        return (matrix @ x.flatten() - 1).square().sum() + 2 * (2 * x).cos().sum()
+
+    own, other = (start.clone().requires_grad_() for _ in range(2))
+    search = LBFGS(own, 0.7, history)
+    reference = torch.optim.LBFGS([other], 0.7, 1, history_size=history, tolerance_grad=0, tolerance_change=0)
+
+    def closure() -> Tensor:
+        reference.zero_grad()
+        found = loss(other)
+        found.backward()  # type: ignore[no-untyped-call]
+        return found
+
+    for _ in range(25):
+        own.grad = None
+        loss(own).backward()  # type: ignore[no-untyped-call]
+        search.step()
+        reference.step(closure)  # type: ignore[arg-type]
+        torch.testing.assert_close(own.detach(), other.detach(), rtol=1e-7, atol=1e-7)
 
 
 def test_terms_are_in_units_of_the_content() -> None:
@@ -128,9 +174,17 @@ def test_search_starts_again_where_it_went_too_far() -> None:
     def terms() -> tuple[Tensor, Tensor]:
         return (point**4 - 3 * point**2 + point).sum() + 10, torch.zeros(())
 
-    search(point, terms, (1.0, 1.0), steps=60, rate=8.0)
+    found = search(point, terms, (1.0, 1.0), steps=60, rate=8.0)
     assert bool(point.isfinite().all())
     assert float(terms()[0].detach()) < 10
+    assert found.best.content == pytest.approx(float(terms()[0].detach()))
+
+
+def test_the_losses_told_are_those_of_the_picture_shown() -> None:
+    """A rate at which the search only ever gets worse: the first point stays the best."""
+    found = stylized(rate=1e9, steps=3)
+    assert (found.content_loss, found.style_loss) == (0.0, pytest.approx(1.0, rel=1e-4))
+    assert found.losses[1].style > 1e6
 
 
 @pytest.mark.parametrize(
@@ -312,6 +366,32 @@ def test_refusal_names_a_size_that_fits() -> None:
     plan = layout("vgg16", 5, channels=8)
     assert transfer_bytes(plan, (side, side), 1, 5, 3 * side**2, "lbfgs") <= 2**30
     assert 500 < side < 4096
+
+
+_MEASURE = """
+import json, sys, torch
+from pathlib import Path
+from initscope.images import stylize
+torch.set_num_threads(1)
+options = json.loads(sys.argv[1])
+pictures = torch.rand(2, 3, 192, 192)
+stylize(*pictures[..., :32, :32], size=None, steps=2, channels=8, **options)
+before = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+found = stylize(*pictures, size=None, steps=12, **options)
+print(found.memory, (int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) - before) * 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of the peak differs")
+@pytest.mark.parametrize(
+    "options", [{}, {"tie": "free", "loss": "gram", "pooling": "max"}, {"method": "pixels", "loss": "moments"}]
+)
+def test_the_peak_stays_within_the_estimate(options: dict[str, str]) -> None:
+    words = [sys.executable, "-c", _MEASURE, json.dumps(options)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    estimated, peak = (int(word) for word in done.stdout.split())
+    assert estimated / 4 < peak <= estimated
 
 
 def test_pictures_that_cannot_be_read(tmp_path: Path) -> None:

@@ -72,15 +72,15 @@ def command(settings: Settings, photo: Path, out: Path | None, sheet: str | None
     Prints how near the result is (SSIM, PSNR) and what the theorems say: the picture that wide networks tend to, its
     angle to the input and this network's angle to it.
     """
-    from initscope.figures import check_suffix, check_writable
     from initscope.images import read_picture
-    from initscope.images.files import check_output
+    from initscope.images.files import check_output, check_sheet, refuse_inputs
 
     if out is not None and sheet is None:
         check_output(out, "--out")
     elif out is not None:
-        check_suffix(out)
-        check_writable(out, "--out")
+        check_sheet(out, "--out")
+    if out is not None:
+        refuse_inputs(out, photo)
     if sheet is not None and out is None:
         raise BadInput("--sheet", "is a picture and needs a file", "add -o sheet.png")
     picture = read_picture(photo)
@@ -103,8 +103,12 @@ def _asked(settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
     widths = numbers(options["channels"], "--channels")
     if widths is not None:
         asked["channels"] = widths[0] if len(widths) == 1 else widths
-    kernel = numbers(options["kernel"], "--kernel")
+    kernel = numbers(options["kernel"], "--kernel", example="3")
     if kernel is not None:
+        if len(kernel) > 1:
+            raise BadInput(
+                "--kernel", f"got '{options['kernel']}', expected one number", "compare several with --sheet"
+            )
         asked["kernel"] = kernel[0]
     if options["examples"] is not None:
         asked["examples"] = _examples(settings, options)

@@ -89,16 +89,17 @@ def command(settings: Settings, content: Path, styles: tuple[Path, ...], out: Pa
     No weights are downloaded: the filters are random, and another --seed is another picture. --seed 0..5 writes one
     picture for each seed and a sheet of them all. Ctrl-C keeps what has been found so far.
     """
-    from initscope.figures import check_suffix
     from initscope.images import read_picture
-    from initscope.images.files import check_output
+    from initscope.images.files import check_output, check_sheet, refuse_inputs
 
     seeds: range = click.get_current_context().meta[_SEEDS]
     if len(seeds) > 1:
-        check_suffix(out)
+        check_sheet(out, "--out")
         if options["save_every"]:
             raise BadInput("--save-every", "is for one seed", "leave it out, or give one --seed")
-    check_output(out if out.suffix.lower() != ".svg" or len(seeds) == 1 else out.with_suffix(".png"), "--out")
+    else:
+        check_output(out, "--out")
+    refuse_inputs(out, content, *styles)
     pictures = [read_picture(path) for path in (content, *styles)]
     asked = _asked(settings, options)
     results = _run(settings, pictures, out, seeds, asked, options["save_every"])
@@ -160,7 +161,7 @@ def _tell(settings: Settings, results: list[Stylized], out: Path, seeds: range, 
 
     if len(seeds) > 1:
         cells = [
-            Cell(r.image, f"seed {s}: content {r.content_loss:.2f}, style {r.style_loss:.2f}")
+            Cell(r.image, f"seed {s}\ncontent {r.content_loss:.2f}, style {r.style_loss:.2f}")
             for s, r in zip(seeds, results, strict=False)
         ]
         columns = min(len(cells), 4)

@@ -50,6 +50,21 @@ def check_output(path: Path, name: str) -> None:
     check_writable(path, name)
 
 
+def check_sheet(path: Path, name: str) -> None:
+    """Refuse, before any work, the file of a sheet that could not be written at the end."""
+    if path.suffix.lower() not in (".png", ".svg"):
+        got = f"'{path.suffix}'" if path.suffix else "no suffix"
+        raise BadInput(name, f"{path} has {got}, a sheet is .png or .svg", f"name it {path.stem or 'sheet'}.png")
+    check_writable(path, name)
+
+
+def refuse_inputs(out: Path, *pictures: Path) -> None:
+    """Refuse to write over a picture that is read."""
+    for picture in pictures:
+        if out.exists() and picture.exists() and out.samefile(picture):
+            raise BadInput("--out", f"{out} is a picture that is read, and would be lost", "name another file")
+
+
 def write_picture(picture: Tensor, path: str | Path, name: str = "picture") -> Path:
     """Write (c, h, w) in [0, 1], c = 1 or 3, with 8 bits a channel; the suffix says how."""
     target = Path(path).expanduser()

@@ -113,7 +113,7 @@ class _Norms(torch.autograd.Function):
         return found
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         x, norm = ctx.saved_tensors
         share = (grad / norm).masked_fill_(norm == 0, 0.0)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -22,7 +21,7 @@ from initscope.images.networks import Variant, check_variant
 from initscope.images.pipeline import Job, Pipeline, build, picture_bytes
 from initscope.images.quality import Tone, compare_pictures, to_pictures
 from initscope.images.theory import Theory, find_theory, limit_network, nothing
-from initscope.images.tiling import run_tiles
+from initscope.images.tiling import clear_memory_errors, run_tiles
 from initscope.networks.planning import memory_bytes
 
 MEMORY = "2 GiB"
@@ -105,7 +104,7 @@ def reconstruct(
     normalise = variant == "average" and not holds_width(weights)
     job = Job(plan, weights, pooling, upsampling, variant, decoder, decoders, seed, normalise)
     allowed = memory_bytes(memory)
-    with _clear_memory_errors():
+    with clear_memory_errors("use a smaller picture or fewer channels, or allow less memory so that tiles are smaller"):
         pipeline = build(job, picture, None if examples is None else _pictures(examples, picture), allowed)
         output = _run(pipeline, picture, progress)
         shown = to_pictures(output, tone or pipeline.tone, picture)
@@ -189,19 +188,3 @@ def _pictures(examples: Sequence[Tensor], picture: Tensor) -> list[Tensor]:
 
 def _listed(channels: Widths | None) -> int | list[int] | None:
     return channels if channels is None or isinstance(channels, int) else list(channels)
-
-
-@contextmanager
-def _clear_memory_errors() -> Iterator[None]:
-    """What the allocators say, as one message."""
-    remedy = "use a smaller picture or fewer channels, or allow less memory so that tiles are smaller"
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise BadInput("memory", "the device ran out of it", remedy) from error
-    except MemoryError as error:
-        raise BadInput("memory", "there is not enough of it", remedy) from error
-    except RuntimeError as error:
-        if "alloc" not in str(error):
-            raise
-        raise BadInput("memory", "there is not enough of it", remedy) from error

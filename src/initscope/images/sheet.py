@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,7 +25,7 @@ Over = Literal["depth", "channels", "kernel"]
 VALUES: dict[str, tuple[int, ...]] = {"channels": (4, 16, 64, 256), "kernel": (1, 3, 5, 7, 11)}
 _MOST = 64  # pictures on one sheet
 _SIDE = 1.75  # inches of one picture
-_LINE = 0.3  # inches of its caption
+_LINE, _GAP, _TITLE = 0.135, 0.07, 0.3  # inches of a line of its caption, of the space around it, and of the title
 _PIXELS = 252  # a picture on a sheet has no more of them along its longer side: what is printed, without moiré
 
 
@@ -101,10 +102,13 @@ def picture_grid(rows: Sequence[Sequence[Cell]], title: str, labels: Sequence[st
     columns = max(len(row) for row in rows)
     shapes = [cell.picture.shape[-2:] for row in rows for cell in row]
     tall = max(h / w for h, w in shapes)
-    size = (_SIDE * columns + (0.35 if labels else 0.1), (_SIDE * tall + _LINE) * len(rows) + 0.4)
+    lines = max(cell.caption.count("\n") + 1 for row in rows for cell in row)
+    width = _SIDE * columns + (0.35 if labels else 0.1)
+    heading = wrap(title, max(12, int(12 * width))) or [""]
+    height = (_SIDE * tall + _LINE * lines + _GAP) * len(rows) + _TITLE + 0.17 * (len(heading) - 1)
     with house_style():
         engine = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
-        figure = Figure(figsize=size, layout=engine)
+        figure = Figure(figsize=(width, height), layout=engine)
         for r, row in enumerate(rows):
             for c, cell in enumerate(row):
                 axes = figure.add_subplot(len(rows), columns, r * columns + c + 1)
@@ -115,7 +119,7 @@ def picture_grid(rows: Sequence[Sequence[Cell]], title: str, labels: Sequence[st
                 axes.spines[:].set_visible(False)
                 if labels and c == 0:
                     axes.set_ylabel(labels[r], fontsize=8)
-        figure.suptitle(title, fontsize=10)
+        figure.suptitle("\n".join(heading), fontsize=10)
         captions = "; ".join(cell.caption for row in rows for cell in row)
         return finish(figure, title, f"{title}. Pictures, from left to right and from top to bottom: {captions}.")
 

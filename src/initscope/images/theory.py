@@ -114,6 +114,8 @@ def _check_covered(plan: Layout, pooling: Pooling, size: tuple[int, int] | None)
 
 def find_theory(net: Sequential, image: Tensor, output: Tensor | None, allowed: int, without: str) -> Theory:
     """The theorems for one image (1, c, h, w); `output` (1, 1, h, w) is None where it has no limit, and `without` says why."""
+    if not bool(image.any()):
+        return nothing("the picture is black, and zeros have no angle")
     needed = _MAPS * 8 * image.shape[-1] * image.shape[-2]
     if needed > allowed:
         return nothing(f"the limit of an image of this size needs about {size_text(needed)}; raise memory")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from initscope.errors import BadInput
@@ -185,6 +187,21 @@ def run_tiles(
 def refuse(place: str, needed: int, allowed: int, remedy: str) -> BadInput:
     """The error for work that does not fit."""
     return BadInput(place, f"needs about {size_text(needed)} of memory, {size_text(allowed)} are allowed", remedy)
+
+
+@contextmanager
+def clear_memory_errors(remedy: str) -> Iterator[None]:
+    """What the allocators say, as one message."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise BadInput("memory", "the device ran out of it", remedy) from error
+    except MemoryError as error:
+        raise BadInput("memory", "there is not enough of it", remedy) from error
+    except RuntimeError as error:
+        if "alloc" not in str(error):
+            raise
+        raise BadInput("memory", "there is not enough of it", remedy) from error
 
 
 def _halved(side: int, grid: int) -> int:

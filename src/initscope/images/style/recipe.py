@@ -15,7 +15,7 @@ _FLOAT = 4
 _SMALLEST = 16  # pixels along the shorter side
 _POSITIONS = 16  # of a map whose statistics are worth comparing
 # Maps of the widest layer held besides those of the graph, measured: gradients, statistics, copies for kernels.
-_LIVE = 11
+_LIVE = 7
 _ROUGH = 2**27  # what Python and the libraries take anyway
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput
+from initscope.images.style.lbfgs import LBFGS
 
 Optimizer = Literal["lbfgs", "adam"]
 RATES: dict[str, float] = {"lbfgs": 1.0, "adam": 0.03}
@@ -32,6 +33,7 @@ class Found:
 
     steps: int
     losses: tuple[Losses, ...]  # before each step, and at the end
+    best: Losses  # of the point that the variable holds
     interrupted: bool
 
 
@@ -68,7 +70,7 @@ def search(
     with torch.no_grad():
         state.judge(variable.detach().clone(), *terms())
         variable.copy_(state.best)
-    return Found(done, tuple(state.losses), interrupted)
+    return Found(done, tuple(state.losses), state.lowest, interrupted)
 
 
 class _State:
@@ -83,35 +85,29 @@ class _State:
         self.variable, self.terms, self.weights = variable, terms, weights
         self.kind, self.rate = optimizer, rate
         self.losses: list[Losses] = []
-        self.least, self.best = math.inf, variable.detach().clone()
+        self.least, self.lowest, self.best = math.inf, Losses(math.inf, math.inf), variable.detach().clone()
         self.optimizer = self._fresh()
 
-    def _fresh(self) -> torch.optim.Optimizer:
+    def _fresh(self) -> torch.optim.Optimizer | LBFGS:
         if self.kind == "adam":
             return torch.optim.Adam([self.variable], lr=self.rate)
-        return torch.optim.LBFGS(
-            [self.variable], lr=self.rate, max_iter=1, history_size=HISTORY, tolerance_grad=0, tolerance_change=0
-        )
+        return LBFGS(self.variable, self.rate, HISTORY)
 
     def step(self) -> None:
         """One gradient, then one move; L-BFGS has no line search, so that every step costs the same."""
-
-        def closure() -> Tensor:
-            self.optimizer.zero_grad()
-            content, style = self.terms()
-            loss = self.weights[0] * content + self.weights[1] * style
-            loss.backward()  # type: ignore[no-untyped-call]
-            value = self.judge(self.variable.detach(), content, style)
-            if not value <= _WORSE * self.least:
-                raise _TooFar
-            return loss
-
-        try:
-            self.optimizer.step(closure)  # type: ignore[arg-type]
-        except _TooFar:
-            with torch.no_grad():
-                self.variable.copy_(self.best)
-            self.rate /= 2
+        self.variable.grad = None
+        content, style = self.terms()
+        loss = self.weights[0] * content + self.weights[1] * style
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.judge(self.variable.detach(), content, style) <= _WORSE * self.least:
+            self.optimizer.step()
+            return
+        with torch.no_grad():
+            self.variable.copy_(self.best)
+        self.rate /= 2
+        if isinstance(self.optimizer, LBFGS):
+            self.optimizer.forget(self.rate)
+        else:
             self.optimizer = self._fresh()
 
     def judge(self, point: Tensor, content: Tensor, style: Tensor) -> float:
@@ -120,10 +116,6 @@ class _State:
         self.losses.append(losses)
         value = self.weights[0] * losses.content + self.weights[1] * losses.style
         if value < self.least:
-            self.least = value
+            self.least, self.lowest = value, losses
             self.best.copy_(point)
         return value
-
-
-class _TooFar(Exception):
-    """The loss has grown beyond use."""

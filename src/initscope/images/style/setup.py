@@ -172,4 +172,7 @@ def check_numbers(steps: int, every: int, **weights: float | None) -> None:
             )
     for name, weight in weights.items():
         if weight is not None and not (0 <= weight < math.inf and (name != "rate" or weight > 0)):
-            raise BadInput(name, f"got {weight!r}, expected a finite number from 0 on", "pass for example 1")
+            words = "above 0" if name == "rate" else "from 0 on"
+            raise BadInput(name, f"got {weight!r}, expected a finite number {words}", "pass for example 1")
+    if weights["style_weight"] == weights["content_weight"] == 0:
+        raise BadInput("style_weight", "content and style both count for nothing", "give one of them a weight above 0")

@@ -153,7 +153,7 @@ class _SecondMoments(torch.autograd.Function):
         return square / len(flat), middle if origin is None else middle - origin
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, square: Tensor, middle: Tensor) -> tuple[Tensor, None]:
         flat, origin = ctx.saved_tensors
         both, one = (square + square.T) / len(flat), middle / len(flat)
@@ -167,6 +167,5 @@ class _SecondMoments(torch.autograd.Function):
 
 def _moments(flat: Tensor) -> Tensor:
     """Mean and deviation of every channel, (2, channels); the root has a finite slope where a channel is constant."""
-    middle = flat.mean(0)
-    variance = (flat - middle).square().mean(0)
+    variance, middle = torch.var_mean(flat, 0, correction=0)
     return torch.stack([middle, (variance + 1e-12).sqrt()])

@@ -24,6 +24,7 @@ from initscope.images.style.search import Losses, Optimizer, search
 from initscope.images.style.setup import INITS, EncoderKind, Picture
 from initscope.images.style.spaces import FreeFeatures, Method, Pixels, Space, Tie, TiedFeatures, encode, fit_patches
 from initscope.images.style.statistics import ContentTerm, Loss, StyleTerm
+from initscope.images.tiling import clear_memory_errors
 from initscope.networks.planning import memory_bytes
 
 SIZE, STEPS, STYLE_WEIGHT = 256, 60, 1.0
@@ -35,8 +36,8 @@ class Stylized:
 
     image: (3, h, w) in [0, 1]. content_loss: squared distance to the content's features, 1 is what a flat map has.
     style_loss: squared distance of the statistics to the styles', 1 is where the content stands, 0 the style itself;
-    both as the network that was used sees the optimised features, mean over its layers. losses: (content, style)
-    before every step, and at the end.
+    both as the network that was used sees the optimised features, mean over its layers, at the best point found, which
+    the image shows. losses: (content, style) before every step, and at the end.
     """
 
     image: Tensor
@@ -129,39 +130,39 @@ def stylize(
     free = head is not None and tie == "free"
     allowed = memory_bytes(memory)
     needed = check_memory(plan, shape, first, scales.deepest, free, optimizer, allowed)
-    target, *paintings = (setup.scaled(picture, max(shape)) for picture in (given, *painted))
-    base = setup.first_picture(init, target, paintings[0], seed)
-    net, drawn = setup.make_encoder(encoder, plan, law=law, pooling=pooling, seed=seed, device=device)
-    with torch.no_grad():
-        terms = _Terms(net, scales, loss, target, paintings, weights)
-    notes: list[str] = []
-    space: Space = Pixels(base)
-    if head is not None:
-        pictures = [target, *paintings]
-        decode = fit_decoder(decoder, net, head, pictures, law=drawn, seed=seed, allowed=allowed)
-        start = encode(net, head, base)
-        if free:
-            space = FreeFeatures(start, shape, first, decode)
-        else:
-            patches = fit_patches(net, head, pictures)
-            notes.append(f"patches explain {patches.explained:.1%} of the variance of the features")
-            space = TiedFeatures(start, shape, first, decode, patches)
+    with clear_memory_errors("use a smaller size, or fewer channels"):
+        target, *paintings = (setup.scaled(picture, max(shape)) for picture in (given, *painted))
+        base = setup.first_picture(init, target, paintings[0], seed)
+        net, drawn = setup.make_encoder(encoder, plan, law=law, pooling=pooling, seed=seed, device=device)
+        with torch.no_grad():
+            terms = _Terms(net, scales, loss, target, paintings, weights)
+        notes: list[str] = []
+        space: Space = Pixels(base)
+        if head is not None:
+            pictures = [target, *paintings]
+            decode = fit_decoder(decoder, net, head, pictures, law=drawn, seed=seed, allowed=allowed)
+            start = encode(net, head, base)
+            if free:
+                space = FreeFeatures(start, shape, first, decode)
+            else:
+                patches = fit_patches(net, head, pictures)
+                notes.append(f"patches explain {patches.explained:.1%} of the variance of the features")
+                space = TiedFeatures(start, shape, first, decode, patches)
 
-    def shown() -> Tensor:
-        found = space.picture().clamp(0, 1)
-        return (setup.with_hues(found, target) if preserve_color else found)[0].detach().cpu().contiguous()
+        def shown() -> Tensor:
+            found = space.picture().clamp(0, 1)
+            return (setup.with_hues(found, target) if preserve_color else found)[0].detach().cpu().contiguous()
 
-    def after(step: int) -> None:
-        if progress is not None:
-            progress(step, steps)
-        if watch is not None and every and step % every == 0:
-            watch(step, shown())
+        def after(step: int) -> None:
+            if progress is not None:
+                progress(step, steps)
+            if watch is not None and every and step % every == 0:
+                watch(step, shown())
 
-    found = search(
-        space.variable, lambda: terms(space), (content_weight, style_weight),
-        steps=steps, optimizer=optimizer, rate=rate, after=after, keep_on_interrupt=keep_on_interrupt,
-    )  # fmt: skip
-    last = found.losses[-1]
+        found = search(
+            space.variable, lambda: terms(space), (content_weight, style_weight),
+            steps=steps, optimizer=optimizer, rate=rate, after=after, keep_on_interrupt=keep_on_interrupt,
+        )  # fmt: skip
     settings = {
         "method": method, "encoder": encoder if isinstance(encoder, str) else "given", "loss": loss, "style_weight": style_weight,
         "content_weight": content_weight, "blend": weights, "size": list(shape), "preserve_color": preserve_color,
@@ -173,8 +174,8 @@ def stylize(
     }  # fmt: skip
     return Stylized(
         image=shown(),
-        content_loss=last.content,
-        style_loss=last.style,
+        content_loss=found.best.content,
+        style_loss=found.best.style,
         steps=found.steps,
         seconds=time.perf_counter() - started,
         losses=found.losses,

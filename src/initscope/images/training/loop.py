@@ -18,7 +18,7 @@ from initscope.errors import BadInput
 from initscope.images.architectures import Size
 from initscope.images.modules import LEAK, Upsampling
 from initscope.images.networks import Decoder, Encoder
-from initscope.images.tiling import decoder_moves, refuse
+from initscope.images.tiling import clear_memory_errors, decoder_moves, refuse
 from initscope.images.training.batches import (
     Order,
     caching,
@@ -35,6 +35,7 @@ from initscope.images.training.state import CHECKPOINT, Progressed, fingerprint,
 from initscope.networks.planning import memory_bytes
 
 MEMORY = "2 GiB"
+_SMALLER = "use a smaller batch, smaller images or crops, or fewer channels; less memory keeps fewer features"
 Progress = Callable[[int, int], None]
 
 
@@ -73,7 +74,8 @@ def train_decoder(
     side = None if recipe.crop is None else (recipe.crop, recipe.crop)
     size = side or (images.shape[-2], images.shape[-1])
     left = memory_bytes(memory) - _check_memory(encoder, recipe, size, memory_bytes(memory))
-    job = _prepare(encoder, images, held_out, recipe, size, left, upsampling)
+    with clear_memory_errors(_SMALLER):
+        job = _prepare(encoder, images, held_out, recipe, size, left, upsampling)
     facts = {**recipe.to_dict(), **describe_layout(encoder.layout), "upsampling": upsampling}
     key = fingerprint([*encoder.state_dict().values(), images, held_out], facts)
     done = Progressed()
@@ -92,7 +94,8 @@ def train_decoder(
             done.seconds, job.cached, job.why, job.scale, start, dict(about or {}),
         )  # fmt: skip
 
-    _steps(job, done, keep, progress)
+    with clear_memory_errors(_SMALLER):
+        _steps(job, done, keep, progress)
     if folder is not None:
         if done.step > start:
             keep()
@@ -133,7 +136,8 @@ class _Job:
     @torch.no_grad()
     def encode(self, pictures: Tensor) -> Tensor:
         features: Tensor = self.encoder(pictures)
-        return (features / self.scale).contiguous(memory_format=self.format)
+        features = features if self.scale == 1 else features.div_(self.scale)
+        return features.contiguous(memory_format=self.format)
 
     def step(self, step: int) -> float:
         """One step of Adam; the loss per pixel and channel before it."""
