@@ -1,6 +1,6 @@
 """How long the all-pairs kernels take, how exact they are in float32, how far they are from what the machine can do.
 
-    python benchmarks/kernels.py [--json FILE] [--repeats N] [--no-plain]
+    python benchmarks/kernels.py [--json FILE] [--page FILE] [--repeats N] [--no-plain]
 
 Works: W1 one convolution, 500 images; W2 ten deep, 200; W3 one + global average, 16 and 32; W4 five deep + global
 average, 8; W5 dense, ten deep, 2000 vectors. Images are 32x32x3 Gaussian noise with a common mean. Each work runs in
@@ -28,8 +28,9 @@ from initscope import kernel, parse
 
 SIDE, CHANNELS = 32, 3
 # One update of a position pair: sum over taps (4 additions, separable), scale, ratio, clamp, square root, polynomial of
-# degree 5 (10), and the blend. Counted on the formulas, multiplication and addition one each.
-FLOPS_PER_UPDATE = 32
+# degree 5 (10), and the blend. Counted on the formulas, multiplication and addition one each. The tangent kernel has its own sum
+# over taps (4), a second polynomial of degree 6 (12), what the weights add (4) and the product of the two (4).
+FLOPS_PER_UPDATE, FLOPS_PER_TANGENT = 32, 24
 FLOPS_PER_INPUT = 2 * CHANNELS
 
 
@@ -42,6 +43,7 @@ class Work:
     inputs: int
     depth: int
     subset: int  # inputs of the comparison with float64
+    tangent: bool = False
 
     @property
     def pairs(self) -> int:
@@ -50,12 +52,13 @@ class Work:
     @property
     def ideal_flops(self) -> float:
         """Operations of an implementation that does each pair once and nothing else."""
+        each = FLOPS_PER_UPDATE + FLOPS_PER_TANGENT * self.tangent
         if self.kind == "dense":
-            return self.pairs * (2 * 3072 + self.depth * (FLOPS_PER_UPDATE - 4))
+            return self.pairs * (2 * 3072 + self.depth * (each - 4))
         places = SIDE * SIDE
         # pooled: all position pairs; an image with itself has every unordered pair once
         updates = self.pairs * places if self.kind == "same" else self.inputs**2 / 2 * places**2
-        return updates * (FLOPS_PER_INPUT + self.depth * FLOPS_PER_UPDATE)
+        return updates * (FLOPS_PER_INPUT + self.depth * each)
 
     @property
     def ideal_bytes(self) -> float:
@@ -182,9 +185,16 @@ def table(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines)
 
 
+def put(page: Path, name: str, text: str) -> None:
+    """Replace what a page has between the marks of a name."""
+    begin, end, old = f"<!-- output of {name} -->\n", f"<!-- end of {name} -->", page.read_text()
+    page.write_text(old[: old.index(begin) + len(begin)] + text + old[old.index(end) :])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="also write every number to FILE")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="also put the table into FILE, between its marks")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--no-plain", action="store_true", help="leave out the plain torch path")
     parser.add_argument("--work", help=argparse.SUPPRESS)  # one work, in this process, as JSON
@@ -208,9 +218,12 @@ def main() -> None:
             print(f"{work.name} {path} done", file=sys.stderr)
     threads = torch.get_num_threads()
     best = {name: max(float(str(row[name])) for row in rows) for name in ("f32_gflops", "f64_gflops", "copy_gbs")}
-    print(table(rows))
-    print(EXPLANATION.format(repeats=arguments.repeats, threads=threads, per_update=FLOPS_PER_UPDATE))
-    print("peaks seen: " + ", ".join(f"{name} {value:.0f}" for name, value in best.items()))
+    explained = EXPLANATION.format(repeats=arguments.repeats, threads=threads, per_update=FLOPS_PER_UPDATE)
+    peaks = "peaks seen: " + ", ".join(f"{name} {value:.0f}" for name, value in best.items())
+    text = f"{table(rows)}\n{explained}\n{peaks}\n"
+    print(text, end="")
+    if arguments.page:
+        put(arguments.page, "benchmarks/kernels.py", f"```\n{text}```\n")
     if arguments.json:
         about = {"processor": platform.processor(), "threads": threads, "torch": torch.__version__, "peaks": best}
         with open(arguments.json, "w") as file:

@@ -64,7 +64,7 @@ class FastPlan:
             flat = None if y is None else y.flatten(1)
             both = dense_tangents(self.gains, self.biases, self.slopes, layers, x.flatten(1), flat, progress)
         else:
-            both = stack_tangents(self.stack, layers, x, y, self.pooled, progress)
+            both = stack_tangents(self.stack, layers, x, y, self.pooled, len(shares) > len(layers), progress)
         if both is None:
             return None
         product, tangent = both[0], both[1]

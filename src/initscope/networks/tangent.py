@@ -29,7 +29,7 @@ from initscope.weights import Fans
 
 Parametrization = Literal["ntk", "standard"]
 _TWIN = "take finite.simulate_tangent"
-_LARGEST_TILE = 64  # images along one side; larger ones leave the cache
+LARGEST_TILE = 64  # images along one side; larger ones leave the cache
 
 
 def tangent_kernel(
@@ -62,7 +62,7 @@ def tangent_kernel(
         raise BadInput("tangent_kernel", f"dtype is {dtype}", "use torch.float32 or torch.float64")
     net = net if isinstance(net, Sequential) else Sequential(net)
     net.output_shape(tuple(x.shape[1:]))
-    _require_closed_forms(net, x)
+    require_closed_forms(net, x)
     dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
     x, other = x.detach().to(dtype), (x if y is None else y).detach().to(dtype)
     fast = fast_plan(net, tuple(x.shape[1:]))
@@ -82,7 +82,8 @@ def tangent_kernel(
     return out.triu() + out.triu(1).T if y is None else out
 
 
-def _require_closed_forms(net: Sequential, x: Tensor) -> None:
+def require_closed_forms(net: Sequential, x: Tensor) -> None:
+    """Refuse what has no exact tangent kernel."""
     if net.needs_joint_batch:
         raise NoExactForm("tangent_kernel", "batch norm couples the inputs", f"use layer norm, or {_TWIN}")
     if any(isinstance(part, Dropout) for part in _parts(net)):
@@ -104,7 +105,7 @@ def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
     each = entry_bytes(net, shape, x.dtype) * max(1, len(parameters(net, shape)))
     output = 2 * len(x) * m * x.element_size()
     require_memory("tangent_kernel", output + each, allowed, "use smaller or fewer inputs, or raise memory")
-    return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), _LARGEST_TILE))
+    return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), LARGEST_TILE))
 
 
 def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization) -> Tensor:

@@ -26,7 +26,7 @@ from initscope.networks.progress import Progress
 
 Quantity = Literal["product", "distance"]
 
-DENSE_BLOCK = 512  # rows of a dense kernel matrix computed at once
+DENSE_BLOCK = 256  # rows of a dense kernel matrix computed at once
 NORM_ROWS = 64  # inputs of a dense kernel whose norms are computed at once
 
 

@@ -1,4 +1,4 @@
-"""Compiled inner loops of the all-pairs kernels: one pair of windows at a time, everything in the first cache.
+"""Compiled inner loops of the all-pairs kernels, one step of one pair of windows each, everything in the first cache.
 
 Images lie flat with a common row stride, borders included, so that every step is one long loop over contiguous memory:
 sums over taps are shifted additions, the activation is elementwise. What lies between two rows is computed and ignored.
@@ -39,7 +39,7 @@ def compiled(function: F) -> F:
 
 _S0, _S1, _S2, _S3, _S4, _S5 = (np.float32(c) for c in COEFFICIENTS_32)
 _D0, _D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8, _D9, _D10, _D11, _D12, _D13, _D14, _D15 = COEFFICIENTS_64
-_ZERO, _ONE = np.float32(0), np.float32(1)
+_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
 def psi(u: Any) -> Any:
@@ -65,55 +65,128 @@ def _psi_for(u: Any) -> Any:
     return single if u == numba.types.float32 else double
 
 
-@compiled
-def activate(x: Array, a: Array, inv_a: Array, b: Array, inv_b: Array, law: Array, out: Array, n: int) -> None:
-    """One layer after its sum over taps: `v = scale x + shift`, `out = alpha v + gamma |a||b| psi(u)`, n places."""
-    scale, shift, alpha, gamma, centre, slope, chord = law[0], law[1], law[2], law[3], law[4], law[5], law[6]
-    zero, one = law[7], law[8]
-    for i in range(n):
-        value = scale * x[i] + shift
-        gap = a[i] - b[i]
-        u = centre + slope * ((value - chord * (gap * gap)) * (inv_a[i] * inv_b[i]))
-        u = min(max(u, zero), one)
-        out[i] = alpha * value + gamma * ((a[i] * b[i]) * psi(u))
+def rhat(rho: Any) -> Any:
+    """`psi((1 + rho)/2)`, the normalised dual of ReLU, for rho in [-1, 1]; only callable from compiled code."""
+    raise NotImplementedError
+
+
+@overload(rhat)
+def _rhat_for(rho: Any) -> Any:
+    def single(rho: Any) -> Any:
+        m = _HALF - _HALF * abs(rho)
+        h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * _S5))))
+        return max(rho, _ZERO) + m * np.sqrt(m) * h
+
+    def double(rho: Any) -> Any:
+        return psi(0.5 + 0.5 * rho)
+
+    return single if rho == numba.types.float32 else double
 
 
 @compiled
-def combine(x: Array, y: Array, i: int, j: int, left: int, right: int, distance: bool, out: Array, n: int) -> None:
-    """Sum over channels of `x y`, or of `(x - y)²`, for images i and j from columns left and right on."""
-    channels = x.shape[1]
-    if channels == 3 and not distance:  # one pass for colour images
-        x0, x1, x2 = x[i, 0, left:], x[i, 1, left:], x[i, 2, left:]
-        y0, y1, y2 = y[j, 0, right:], y[j, 1, right:], y[j, 2, right:]
-        for p in range(n):
-            out[p] = x0[p] * y0[p] + x1[p] * y1[p] + x2[p] * y2[p]
+def fields(law: Array) -> tuple[Any, ...]:
+    """The numbers of a layer as values: scale, shift, alpha, gamma, centre, slope, chord, 0, 1, the smallest |a||b|."""
+    return law[0], law[1], law[2], law[3], law[4], law[5], law[6], law[7], law[8], law[9]
+
+
+@compiled
+def cosine(value: Any, ab: Any, law: tuple[Any, ...]) -> Any:
+    """rho of a product; ab = |a||b|."""
+    return min(max(value / max(ab, law[9]), -law[8]), law[8])
+
+
+@compiled
+def distance_angle(value: Any, a: Any, b: Any, law: tuple[Any, ...]) -> Any:
+    """`u = sin²(t/2)` of a squared distance: what exceeds the difference of the norms, by 4|a||b|."""
+    gap = a - b
+    return min(max(law[5] * ((value - gap * gap) / max(a * b, law[9])), law[7]), law[8])
+
+
+@compiled
+def activate(
+    x: Array, at: int, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...], distance: bool,
+    out: Array, to: int, n: int,
+) -> None:  # fmt: skip
+    """One layer, n places: `v = scale (x[p] + x[p + step] + x[p + 2 step]) + shift`, `out = alpha v + gamma |a||b| psi(u)`.
+
+    All arrays are flat, with the place where they begin: slices would be counted references, which cost more than a row. Unsigned
+    places: numba would look at the sign of others in the loop.
+    """
+    x0, x1, x2, here = np.uint64(at), np.uint64(at + step), np.uint64(at + 2 * step), np.uint64(to)
+    left, right = np.uint64(a_at), np.uint64(b_at)
+    scale, shift, alpha, gamma = law[0], law[1], law[2], law[3]
+    if distance:
+        for i in range(np.uint64(n)):
+            value = scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift
+            u = distance_angle(value, a[left + i], b[right + i], law)
+            out[here + i] = alpha * value + gamma * ((a[left + i] * b[right + i]) * psi(u))
+    else:
+        for i in range(np.uint64(n)):
+            value = scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift
+            ab = a[left + i] * b[right + i]
+            out[here + i] = alpha * value + gamma * (ab * rhat(cosine(value, ab, law)))
+
+
+@compiled
+def plain_sum(x: Array, at: int, n: int) -> float:
+    """Sum of n places, blocks in the type of x, the rest in float64."""
+    result = 0.0
+    for start in range(0, n, BLOCK):
+        quarter, part = min(BLOCK, n - start) // 4, x[0] * 0  # four at once: additions need not wait for each other
+        p0, p1 = np.uint64(at + start), np.uint64(at + start + quarter)
+        p2, p3 = np.uint64(at + start + 2 * quarter), np.uint64(at + start + 3 * quarter)
+        for i in range(np.uint64(quarter)):
+            part += (x[p0 + i] + x[p1 + i]) + (x[p2 + i] + x[p3 + i])
+        for i in range(at + start + 4 * quarter, at + min(start + BLOCK, n)):
+            part += x[i]
+        result += np.float64(part)
+    return result
+
+
+@compiled
+def combine(
+    x: Array, x_at: int, x_size: int, y: Array, y_at: int, y_size: int, channels: int, distance: bool,
+    out: Array, n: int,
+) -> None:  # fmt: skip
+    """Sum over channels, x_size and y_size apart, of `x y` or of `(x - y)²`."""
+    count = np.uint64(n)
+    if channels == 3:  # one pass for colour images
+        x0, x1, x2 = np.uint64(x_at), np.uint64(x_at + x_size), np.uint64(x_at + 2 * x_size)
+        y0, y1, y2 = np.uint64(y_at), np.uint64(y_at + y_size), np.uint64(y_at + 2 * y_size)
+        if distance:
+            for p in range(count):
+                g0, g1, g2 = x[x0 + p] - y[y0 + p], x[x1 + p] - y[y1 + p], x[x2 + p] - y[y2 + p]
+                out[p] = g0 * g0 + g1 * g1 + g2 * g2
+        else:
+            for p in range(count):
+                out[p] = x[x0 + p] * y[y0 + p] + x[x1 + p] * y[y1 + p] + x[x2 + p] * y[y2 + p]
         return
     out[:n] = 0
     for c in range(channels):
-        xc, yc = x[i, c, left:], y[j, c, right:]
+        left, right = np.uint64(x_at + c * x_size), np.uint64(y_at + c * y_size)
         if distance:
-            for p in range(n):
-                gap = xc[p] - yc[p]
+            for p in range(count):
+                gap = x[left + p] - y[right + p]
                 out[p] += gap * gap
         else:
-            for p in range(n):
-                out[p] += xc[p] * yc[p]
+            for p in range(count):
+                out[p] += x[left + p] * y[right + p]
 
 
 @compiled
-def sum_taps(x: Array, step: int, taps: int, out: Array, n: int) -> None:
-    """`out[i] = sum_t x[i + t step]`, t < taps."""
+def sum_taps(x: Array, at: int, step: int, taps: int, out: Array, n: int) -> None:
+    """`out[i] = sum_t x[at + i + t step]`, t < taps."""
+    first, second, third, count = np.uint64(at), np.uint64(at + step), np.uint64(at + 2 * step), np.uint64(n)
     if taps == 3:
-        x0, x1, x2 = x[:n], x[step : step + n], x[2 * step : 2 * step + n]
-        for i in range(n):
-            out[i] = x0[i] + x1[i] + x2[i]
+        for i in range(count):
+            out[i] = x[first + i] + x[second + i] + x[third + i]
         return
-    for i in range(n):
-        out[i] = x[i]
+    for i in range(count):
+        out[i] = x[first + i]
     for t in range(1, taps):
-        shifted = x[t * step : t * step + n]
-        for i in range(n):
-            out[i] += shifted[i]
+        shifted = np.uint64(at + t * step)
+        for i in range(count):
+            out[i] += x[shifted + i]
 
 
 @compiled
@@ -157,99 +230,9 @@ def rounded(n: int) -> int:
 
 
 @compiled
-def total(x: Array, rows: int, cols: int, stride: int) -> float:
-    """Sum of the window at the start of x, blocks in the type of x, the rest in float64; clears what lies between."""
-    end = rounded(rows * stride)
-    for row in range(rows):
-        for p in range(row * stride + cols, (row + 1) * stride):
+def total(x: Array, at: int, rows: int, cols: int, stride: int) -> float:
+    """Sum of the window that begins at a place of x, blocks in the type of x, the rest in float64; clears what lies between."""
+    for row in range(rows - 1):
+        for p in range(at + row * stride + cols, at + (row + 1) * stride):
             x[p] = 0
-    for p in range(rows * stride, end):
-        x[p] = 0
-    result = 0.0
-    for start in range(0, end, BLOCK):
-        part = x[0] * 0
-        block = x[start : min(start + BLOCK, end)]
-        for p in range(block.shape[0]):
-            part += block[p]
-        result += np.float64(part)
-    return result
-
-
-@compiled
-def window_sum(
-    x: Array, x_norms: Array, y: Array, y_norms: Array, i: int, j: int, left: int, right: int, height: int,
-    frame: Array, taps: Array, laws: Array, state: Array, columns: Array, box: Array,
-) -> float:  # fmt: skip
-    """Sum over the positions of one window of X after the last layer.
-
-    frame: width, stride, border, padding, distance; state, columns, box: scratch.
-    """
-    width, stride, border, padding, distance = frame[0], frame[1], frame[2], frame[3], frame[4] != 0
-    origin = border * (stride + 1)
-    rows, cols = height, width
-    combine(x, y, i, j, left, right, distance, state, rounded((rows + 2 * border) * stride))
-    for layer in range(taps.shape[0]):
-        size = taps[layer]
-        corner = 0
-        if padding == VALID:
-            rows, cols = rows - size + 1, cols - size + 1
-        else:
-            corner = (border - size // 2) * (stride + 1)
-            if layer > 0:
-                fill_border(state, rows, cols, stride, border, padding)
-        n = rounded(rows * stride)
-        sum_taps(state[corner:], stride, size, columns, n + CHUNK * ((size + CHUNK - 2) // CHUNK))
-        sum_taps(columns, 1, size, box, n)
-        activate(
-            box, x_norms[i, layer, 0, left:], x_norms[i, layer, 1, left:], y_norms[j, layer, 0, right:],
-            y_norms[j, layer, 1, right:], laws[layer], state[origin:], n,
-        )  # fmt: skip
-    return total(state[origin:], rows, cols, stride)
-
-
-@compiled
-def pair_sums(
-    x: Array, x_norms: Array, y: Array, y_norms: Array, span: Array, shifts: Array, weights: Array,
-    frame: Array, taps: Array, laws: Array, out: Array,
-) -> None:  # fmt: skip
-    """Add to `out[i - first i, j]` the weighted window sums of a range of i with a range of j (symmetric: j >= i).
-
-    span: first i, end of i, first j, end of j, symmetric, tile; shifts: (s, 3) row in x, row in y, height of a window;
-    weights: (2, s), for different images and for an image with itself; out: (images i, m) float64.
-    """
-    stride = frame[1]
-    size = x.shape[2] + 2 * stride + 8 * CHUNK
-    state, columns, box = np.zeros(size, x.dtype), np.zeros(size, x.dtype), np.zeros(size, x.dtype)
-    tile = span[5]
-    for first in range(span[2], span[3], tile):
-        for i in range(span[0], span[1]):
-            start = max(first, i) if span[4] else first
-            for j in range(start, min(first + tile, span[3])):
-                own = 1 if span[4] and i == j else 0
-                for s in range(shifts.shape[0]):
-                    if weights[own, s] == 0.0:
-                        continue
-                    out[i - span[0], j] += weights[own, s] * window_sum(
-                        x, x_norms, y, y_norms, i, j, shifts[s, 0] * stride, shifts[s, 1] * stride, shifts[s, 2],
-                        frame, taps, laws, state, columns, box,
-                    )  # fmt: skip
-
-
-@compiled
-def dense_rows(gram: Array, x_norms: Array, y_norms: Array, laws: Array, out: Array) -> None:
-    """All dense layers on rows of products or distances: gram, out (r, m), norms (layers, 2, r) and (layers, 2, size).
-
-    The columns go through all layers in strips that stay in the first cache; y_norms carries CHUNK columns of slack.
-    """
-    m = gram.shape[1]
-    state, a, inv_a = np.zeros(BLOCK, gram.dtype), np.zeros(BLOCK, gram.dtype), np.zeros(BLOCK, gram.dtype)
-    for start in range(0, m, BLOCK):
-        n = min(BLOCK, m - start)
-        for row in range(gram.shape[0]):
-            state[:n] = gram[row, start : start + n]
-            for layer in range(laws.shape[0]):
-                a[:] = x_norms[layer, 0, row]
-                inv_a[:] = x_norms[layer, 1, row]
-                b, inv_b = y_norms[layer, 0, start:], y_norms[layer, 1, start:]
-                activate(state, a, inv_a, b, inv_b, laws[layer], state, rounded(n))
-            out[row, start : start + n] = state[:n]
+    return plain_sum(x, at, (rows - 1) * stride + cols)

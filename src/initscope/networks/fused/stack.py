@@ -26,6 +26,9 @@ from initscope.errors import BadInput
 PADDINGS = ("valid", "zero", "circular", "reflect")  # the position in this tuple is the code used by the compiled loops
 
 
+NORM_IMAGES = 16
+
+
 @dataclass(frozen=True)
 class ConvStack:
     """Convolutions with stride 1, each followed by leaky ReLU; one entry per layer in every tuple.
@@ -157,7 +160,8 @@ def pad(x: Tensor, border: int, padding: str) -> Tensor:
 
 def layer_norms(stack: ConvStack, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Squared norms after the last layer, |a| before each activation; x (n, c, h, w), each (n, h', w') in float64."""
-    square = x.double().square().mean(1)
+    # A few images at a time: their float64 copies stay in the cache.
+    square = torch.cat([part.double().square().mean(1) for part in torch.split(x, NORM_IMAGES)])
     norms = []
     for kernel, gain, bias, s in zip(stack.kernels, stack.gains, stack.biases, stack.slopes, strict=True):
         padded = pad(square, kernel // 2, stack.padding)

@@ -14,11 +14,13 @@ from initscope.networks.progress import Progress
 
 
 def stack_tangents(
-    stack: ConvStack, own: Sequence[Own], x: Tensor, y: Tensor | None, pooled: bool, progress: Progress | None
-) -> Tensor | None:
+    stack: ConvStack, own: Sequence[Own], x: Tensor, y: Tensor | None, pooled: bool, both: bool,
+    progress: Progress | None,
+) -> Tensor | None:  # fmt: skip
     """Means over positions (pooled: over all pairs of them) of E[h(x) h(y)] and of the tangent kernel, (2, n, m) float64.
 
-    x (n, c, h, w), y (m, c, h, w) or None for x itself; None where the compiled loops cannot be used.
+    x (n, c, h, w), y (m, c, h, w) or None for x itself; None where the compiled loops cannot be used. Without `both` the first
+    is not computed after the last layer, and means nothing.
     """
     path = compiled_path() if x.device.type == "cpu" and not (pooled and stack.padding == "reflect") else None
     if path is None:
@@ -29,9 +31,9 @@ def stack_tangents(
         x, other = x.double(), other.double()  # products lose half of the digits of T
     height, width = stack.sizes(*x.shape[2:])[-1]
     run = path.pooled if pooled else partial(path.same_position, distance=True)
-    sums: Tensor = run(stack, x, other, symmetric=y is None, progress=progress, own=own)
+    sums: Tensor = run(stack, x, other, symmetric=y is None, progress=progress, own=own, both=both)
     means = _mirrored(sums / float(height * width) ** (2 if pooled else 1), y is None)
-    if distance:
+    if distance and both:
         a = mean_norms(stack, x)
         means[0] = (a[:, None] + (a if y is None else mean_norms(stack, other)) - means[0]) / 2
     return means

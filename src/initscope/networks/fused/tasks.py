@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.networks.fused import loops, tangent_loops
+from initscope.networks.fused import loops, tangent_loops, windows
 from initscope.networks.fused.stack import (
     PADDINGS,
     ConvStack,
     Law,
     Own,
     displacements,
-    inverse,
     layer_norms,
     pad,
+    positions,
     stack_laws,
 )
 from initscope.networks.progress import Progress
@@ -35,13 +35,13 @@ Array = np.ndarray[Any, Any]
 
 PACK_BYTES = 64 << 20  # flat images of one side held at once
 TILE_BYTES = 256 << 10  # flat images that should stay in the second cache
-ROWS_PER_TASK = 8
+ROWS_PER_TASK = 16
 DENSE_ROWS = 512
 
 
 @dataclass(frozen=True)
 class Side:
-    """One set of images before packing: values (n, c, h, w) and (n, layers, 2, h, w) with |a| and 1/|a|."""
+    """One set of images before packing: values (n, c, h, w) and |a| before each activation, (n, layers, h, w)."""
 
     values: Array
     norms: Array
@@ -49,7 +49,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Packed:
-    """Flat images with a common stride: (n, c, size) and (n, layers, 2, size)."""
+    """Flat images with a common stride: (n, c, size) and (n, layers, size)."""
 
     values: Array
     norms: Array
@@ -70,33 +70,27 @@ def run(tasks: Sequence[Callable[[], Any]]) -> Iterator[Any]:
 
 
 def law_table(laws: Sequence[Law], dtype: Any, own: Sequence[Own] | None = None) -> Array:
-    """(layers, 9): the fields of Law, then 0 and 1 in the same type so that nothing is promoted.
+    """(layers, 10): the fields of Law, then 0, 1 and the smallest |a||b| to divide by, in one type so that nothing is promoted.
 
-    With `own` three more: how v, |a|² + |b|² and 1 enter what the layer adds to the tangent kernel; k = (|a|² + |b|² - v)/2 if v
-    is a distance.
+    With `own` two more: how |a||b| cos t and 1 enter what the layer adds to the tangent kernel.
     """
-    rows = [(*astuple(law), 0.0, 1.0) for law in laws]
+    rows = [(*astuple(law), 0.0, 1.0, float(np.finfo(dtype).tiny)) for law in laws]
     if own is not None:
-        parts = [
-            (-o.factor / 2, o.factor / 2) if law.chord else (o.factor, 0.0) for law, o in zip(laws, own, strict=True)
-        ]
-        rows = [(*row, *part, o.offset) for row, part, o in zip(rows, parts, own, strict=True)]
+        rows = [(*row, o.factor, o.offset) for row, o in zip(rows, own, strict=True)]
     return np.array(rows, dtype=dtype)
 
 
 def image_bytes(stack: ConvStack, channels: int, height: int, width: int, itemsize: int) -> int:
     """Bytes of one packed image."""
     flat = (height + 2 * stack.border) * (width + 2 * stack.border) + 8 * loops.CHUNK
-    return (channels + 2 * len(stack.kernels)) * flat * itemsize
+    return (channels + len(stack.kernels)) * flat * itemsize
 
 
 def _side(stack: ConvStack, x: Tensor) -> Side:
     """Norms of every layer beside the values; smaller (valid) layers lie in the top left corner."""
-    norms = torch.zeros(len(x), len(stack.kernels), 2, *x.shape[2:], dtype=x.dtype)
-    for layer, norm in enumerate(layer_norms(stack, x)[1]):
-        a = norm.to(x.dtype)
-        norms[:, layer, 0, : a.shape[1], : a.shape[2]] = a
-        norms[:, layer, 1, : a.shape[1], : a.shape[2]] = inverse(a)
+    norms = torch.zeros(len(x), len(stack.kernels), *x.shape[2:], dtype=x.dtype)
+    for layer, a in enumerate(layer_norms(stack, x)[1]):
+        norms[:, layer, : a.shape[1], : a.shape[2]] = a
     return Side(x.contiguous().numpy(), norms.numpy())
 
 
@@ -113,16 +107,26 @@ def _flat(source: Array, margin: int, stride: int) -> Array:
 def _pack(side: Side, stack: ConvStack) -> Packed:
     """Whole images for the same-position kernel."""
     border = stack.border
-    stride = side.values.shape[-1] + 2 * border
-    values = pad(torch.from_numpy(side.values), border, stack.padding).numpy()
-    return Packed(_flat(values, 0, stride), _flat(side.norms, 0, stride))
+    height, width = side.values.shape[-2:]
+    stride = width + 2 * border
+    flat = _flat(side.values, border, stride)
+    if stack.padding in ("circular", "reflect"):
+        around = flat[..., : (height + 2 * border) * stride].reshape(
+            *side.values.shape[:2], height + 2 * border, stride
+        )
+        rows, columns = (positions(size, border, stack.padding).numpy() + border for size in (height, width))
+        for edge in (*range(border), *range(-border, 0)):
+            around[:, :, edge] = around[:, :, rows[edge]]
+        for edge in (*range(border), *range(-border, 0)):
+            around[:, :, :, edge] = around[:, :, :, columns[edge]]
+    return Packed(flat, _flat(side.norms, 0, stride))
 
 
 def _extend(side: Side, stack: ConvStack) -> Side:
     """Circular images twice over in both directions, so that a shifted image is a window."""
     border = stack.border
     twice = torch.from_numpy(side.values).repeat(1, 1, 2, 2)
-    wide = torch.from_numpy(side.norms).repeat(1, 1, 1, 2, 2)
+    wide = torch.from_numpy(side.norms).repeat(1, 1, 2, 2)
     return Side(pad(twice, border, stack.padding).numpy(), wide.numpy())
 
 
@@ -144,11 +148,13 @@ class Job:
     distance: bool
     tile: int
     tangent: bool = False
+    both: bool = True  # the tangent kernel and what it is beside
 
     def frame(self, width: int) -> Array:
-        """Width, stride, border, padding and quantity as the loops want them."""
+        """Width, stride, border, padding, quantity and whether X is wanted beside T, as the loops want them."""
         border = self.stack.border
-        return np.array([width, width + 2 * border, border, PADDINGS.index(self.stack.padding), int(self.distance)])
+        padding = PADDINGS.index(self.stack.padding)
+        return np.array([width, width + 2 * border, border, padding, int(self.distance), int(self.both)])
 
     def sums(self, x: Packed, y: Packed, rows: range, symmetric: bool, moves: tuple[Array, Array], width: int) -> Array:
         """(rows, m) float64: weighted window sums of some images of x with all of y; with the tangent kernel (2, rows, m)."""
@@ -157,20 +163,24 @@ class Job:
             [rows.start, rows.stop, rows.start if symmetric else 0, len(y.values), int(symmetric), self.tile]
         )
         taps = np.array(self.stack.kernels)
-        pair_sums = tangent_loops.pair_sums if self.tangent else loops.pair_sums
+        pair_sums = tangent_loops.pair_sums if self.tangent else windows.pair_sums
+        shape = np.array([x.values.shape[1], *(side.shape[2] for side in (x.values, y.values, x.norms, y.norms))])
         pair_sums(
-            x.values, x.norms, y.values, y.norms, span, *moves, self.frame(width), taps, self.laws, out
+            x.values.reshape(-1), x.norms.reshape(-1), y.values.reshape(-1), y.norms.reshape(-1), span, *moves, shape,
+            self.frame(width), taps, self.laws, out,
         )  # fmt: skip
         return out
 
 
-def _job(stack: ConvStack, x: Tensor, distance: bool, own: Sequence[Own] | None = None) -> tuple[Job, int]:
+def _job(
+    stack: ConvStack, x: Tensor, distance: bool, own: Sequence[Own] | None = None, both: bool = True
+) -> tuple[Job, int]:
     """The shared part of a call, and how many images fit in a block."""
     each = image_bytes(stack, x.shape[1], x.shape[2], x.shape[3], x.element_size())
     dtype = np.float32 if x.dtype == torch.float32 else np.float64
     table = law_table(stack_laws(stack, x.shape[1], distance), dtype, own)
     tile = min(16, max(2, TILE_BYTES // each))
-    return Job(stack, table, distance, tile, own is not None), max(1, PACK_BYTES // each)
+    return Job(stack, table, distance, tile, own is not None, both), max(1, PACK_BYTES // each)
 
 
 def has_distances(stack: ConvStack, pooled: bool) -> bool:
@@ -186,9 +196,13 @@ def same_position(
     distance: bool,
     progress: Progress | None,
     own: Sequence[Own] | None = None,
+    both: bool = True,
 ) -> Tensor:
-    """(n, m) float64 sums over positions; symmetric: the upper triangle only; with `own` (2, n, m), the tangent kernel last."""
-    job, block = _job(stack, x, distance, own)
+    """(n, m) float64 sums over positions; symmetric: the upper triangle only; with `own` (2, n, m), the tangent kernel last.
+
+    Without `both` what is beside the tangent kernel stays zero.
+    """
+    job, block = _job(stack, x, distance, own, both)
     moves = np.array([[0, 0, x.shape[2]]]), np.ones((2, 1))
     out = torch.zeros((2,) * job.tangent + (len(x), len(y)), dtype=torch.float64)
     done, blocks = 0, tiles(len(x), len(y), block, symmetric)
@@ -241,13 +255,14 @@ def pooled(
     progress: Progress | None,
     own: Sequence[Own] | None = None,
     chosen: Sequence[tuple[int, int]] | None = None,
+    both: bool = True,
 ) -> Tensor:
     """(n, m) float64 sums over all position pairs (any padding but reflect); symmetric: the upper triangle only.
 
-    With `own` (2, n, m), the tangent kernel last, and distances before it where `has_distances`. `chosen`: only these
-    displacements, numbers in the lists of rows and of columns.
+    With `own` (2, n, m), the tangent kernel last, and distances before it where `has_distances`, zeros without `both`.
+    `chosen`: only these displacements, numbers in the lists of rows and of columns.
     """
-    job, block = _job(stack, x, own is not None and has_distances(stack, pooled=True), own)
+    job, block = _job(stack, x, own is not None and has_distances(stack, pooled=True), own, both)
     height, width = x.shape[2:]
     final_height, final_width = stack.sizes(height, width)[-1]
     circular = stack.padding == "circular"
@@ -291,14 +306,14 @@ def dense_layers(
     """
     source = gram.numpy()
     out = np.empty((2,) * (own is not None) + source.shape, source.dtype)
-    left = torch.stack([x_norms, inverse(x_norms)], 1).numpy()
-    right = torch.nn.functional.pad(torch.stack([y_norms, inverse(y_norms)], 1), (0, loops.CHUNK)).numpy()
+    left, right = x_norms.numpy(), torch.nn.functional.pad(y_norms, (0, loops.CHUNK)).numpy()
+    distance = laws[0].chord != 0
     table = law_table(laws, source.dtype, own)
-    dense_rows = loops.dense_rows if own is None else tangent_loops.dense_rows
+    dense_rows = windows.dense_rows if own is None else tangent_loops.dense_rows
 
     def task(start: int) -> None:
         rows = slice(start, start + DENSE_ROWS // 8)
-        dense_rows(source[rows], np.ascontiguousarray(left[:, :, rows]), right, table, out[..., rows, :])
+        dense_rows(source[rows], np.ascontiguousarray(left[:, rows]), right, table, distance, out[..., rows, :])
 
     for _ in run([partial(task, start) for start in range(0, len(source), DENSE_ROWS // 8)]):
         pass

@@ -1,0 +1,115 @@
+"""The workloads, what is aimed at, and the settings that each peer is tried with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+CIRCULAR, ZERO = "", "(padding=zero)"
+
+
+@dataclass(frozen=True)
+class Work:
+    """All pairs of some inputs through a network; the first images or vectors of one seeded draw."""
+
+    name: str
+    kind: str  # "same", "pooled", "dense", as in benchmarks/kernels.py
+    inputs: int
+    depth: int
+    what: str
+    target: float | None  # peer's time over ours
+    get: str = "nngp"
+    padding: str = CIRCULAR
+    peer: str = "neural-tangents"
+    blocks: tuple[int, ...] = ()  # inputs along one side of a block; the middle one is tried in every mode first
+    rounds: int = 5  # in which both sides take turns
+    stops: str = ""  # what keeps ours from being faster
+
+    @property
+    def net(self) -> str:
+        layer = "dense(1) relu" if self.kind == "dense" else f"conv3{self.padding} relu"
+        return f"{self.depth}x({layer}){' gap' if self.kind == 'pooled' else ''}"
+
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """Every dtype and mode with the middle block."""
+        modes = ("once",) if self.peer == "cnn-gp's method" else ("batched", "once")
+        middle = self.blocks[len(self.blocks) // 2]
+        return [{"dtype": dtype, "mode": mode, "block": middle} for dtype in ("f32", "f64") for mode in modes]
+
+
+LOOPS = "vector units: a root, a division and about 30 operations for each pair of positions and layer, on data in the caches"
+BOTH = "as its twin; root and division are shared, two polynomials and two sums over taps instead of one"
+
+WORKS = (
+    Work("W1", "same", 500, 1, "conv3 + ReLU, 500 images", 12, blocks=(25, 50, 100), stops=LOOPS),
+    Work("W2", "same", 200, 10, "ten conv3 + ReLU, 200 images", 12, blocks=(20, 40, 100), stops=LOOPS),
+    Work("W3 16", "pooled", 16, 1, "conv3 + ReLU + average, 16 images", 80, blocks=(1, 2, 4), rounds=3, stops=LOOPS),
+    Work("W3 32", "pooled", 32, 1, "the same, 32 images", 80, blocks=(2,), rounds=2, stops=LOOPS),
+    Work("W4", "pooled", 8, 5, "five conv3 + ReLU + average, 8 images", 50, blocks=(1, 2, 4), rounds=3, stops=LOOPS),
+    Work("W5", "dense", 2000, 10, "ten dense + ReLU, 2000 vectors", 2.5, blocks=(250, 500, 1000),
+         stops="the product of the inputs takes more than half of the time"),
+    Work("W6 of W2", "same", 200, 10, "tangent kernel of W2", 12, "ntk", blocks=(20, 40, 100), rounds=3, stops=BOTH),
+    Work("W6 of W3", "pooled", 16, 1, "tangent kernel of W3 16", 80, "ntk", blocks=(1, 2, 4), rounds=3, stops=BOTH),
+    Work("W1 zero", "same", 500, 1, "zero padding, beside cnn-gp", None, padding=ZERO, peer="cnn-gp's method",
+         blocks=(10, 25, 50), stops=LOOPS),
+    Work("W2 zero", "same", 200, 10, "zero padding, beside cnn-gp", None, padding=ZERO, peer="cnn-gp's method",
+         blocks=(10, 20, 40), rounds=3, stops=LOOPS),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two ways to the same end, timed in turns: ours first."""
+
+    name: str
+    what: str
+    ours: dict[str, Any]
+    theirs: dict[str, Any]
+    peer: str
+    script: str
+    rounds: int = 5
+
+
+def _pairs() -> tuple[Pair, ...]:
+    found = []
+    for model, words in (("mlp", "50-layer MLP"), ("cnn", "50-layer CNN")):
+        for mode in ("analytic", "empirical"):
+            found.append(
+                Pair(
+                    f"check {model} {mode}",
+                    f"`check` of a {words}, one seed; anyinit's report, {mode}",
+                    {"what": "check", "model": model},
+                    {"mode": mode, "model": model, "cold": mode == "empirical"},  # it takes too long to be run in vain
+                    "anyinit",
+                    "side_anyinit.py",
+                    rounds=2 if mode == "empirical" else 5,
+                )
+            )
+        for ours, said in (("check", "`check`"), ("measure", "`check(theory=False)`")):
+            found.append(
+                Pair(
+                    f"inspect {model} {ours}",
+                    f"{said} of a {words}, one seed; hooks on every layer, norms, cosines, gradients",
+                    {"what": ours, "model": model},
+                    {"what": "hooks", "model": model},
+                    "plain torch",
+                    "side_torch.py",
+                )
+            )
+    for ours, said in (("outputs", "`simulate`"), ("weights", "`simulate(materialise=True)`")):
+        found.append(
+            Pair(
+                f"simulate {ours}",
+                f"{said}, 100 draws of ten dense layers of 1000, 100 pairs; a loop over torch.randn and products",
+                {"what": f"simulate {ours}"},
+                {"what": "simulate by hand"},
+                "plain torch",
+                "side_torch.py",
+                rounds=3,
+            )
+        )
+    return tuple(found)
+
+
+PAIRS = _pairs()

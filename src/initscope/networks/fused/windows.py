@@ -1,0 +1,122 @@
+"""Compiled loops over pairs of windows and over layers, made of the steps in `loops`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initscope.networks.fused.loops import (
+    BLOCK,
+    CHUNK,
+    VALID,
+    Array,
+    activate,
+    combine,
+    compiled,
+    fields,
+    fill_border,
+    plain_sum,
+    rounded,
+    sum_taps,
+    total,
+)
+
+
+@compiled
+def window_sum(
+    x: Array, x_norms: Array, y: Array, y_norms: Array, i: int, j: int, left: int, right: int, height: int,
+    shape: Array, frame: Array, taps: Array, laws: Array, scratch: tuple[Array, Array, Array],
+) -> float:  # fmt: skip
+    """Sum over the positions of one window of X after the last layer.
+
+    x, x_norms, y, y_norms: flat; shape: channels, then sizes: of a channel of x, of y, of norms of x, of y. frame: width, stride,
+    border, padding, distance. scratch: state, columns, box, the last followed by two sizes of zeros.
+    """
+    width, stride, border, padding, distance = frame[0], frame[1], frame[2], frame[3], frame[4] != 0
+    channels, x_size, y_size, depth = shape[0], shape[1], shape[2], taps.shape[0]
+    state, columns, box = scratch
+    origin = border * (stride + 1)
+    rows, cols = height, width
+    n = rounded((rows + 2 * border) * stride)
+    x_at, y_at = i * channels * x_size + left, j * channels * y_size + right
+    combine(x, x_at, x_size, y, y_at, y_size, channels, distance, state, n)
+    for layer in range(depth):
+        size = taps[layer]
+        corner = 0
+        if padding == VALID:
+            rows, cols = rows - size + 1, cols - size + 1
+        else:
+            corner = (border - size // 2) * (stride + 1)
+            if layer > 0:
+                fill_border(state, rows, cols, stride, border, padding)
+        n = rounded(rows * stride)
+        sum_taps(state, corner, stride, size, columns, n + CHUNK * ((size + CHUNK - 2) // CHUNK))
+        a_at, b_at = (i * depth + layer) * shape[3] + left, (j * depth + layer) * shape[4] + right
+        law = fields(laws[layer])
+        if size == 3:
+            activate(columns, 0, 1, x_norms, a_at, y_norms, b_at, law, distance, state, origin, n)
+        else:
+            sum_taps(columns, 0, 1, size, box, n)
+            activate(box, 0, box.shape[0] // 3, x_norms, a_at, y_norms, b_at, law, distance, state, origin, n)
+    if laws[depth - 1, 2] == 0 and not distance:
+        return plain_sum(state, origin, rows * stride)  # |a| = 0 between the rows
+    return total(state, origin, rows, cols, stride)
+
+
+@compiled
+def pair_sums(
+    x: Array, x_norms: Array, y: Array, y_norms: Array, span: Array, shifts: Array, weights: Array,
+    shape: Array, frame: Array, taps: Array, laws: Array, out: Array,
+) -> None:  # fmt: skip
+    """Add to `out[i - first i, j]` the weighted window sums of a range of i with a range of j (symmetric: j >= i).
+
+    span: first i, end of i, first j, end of j, symmetric, tile; shifts: (s, 3) row in x, row in y, height of a window;
+    weights: (2, s), for different images and for an image with itself; out: (images i, m) float64.
+    """
+    stride, tile = frame[1], span[5]
+    size = shape[1] + 2 * stride + 8 * CHUNK
+    scratch = np.zeros(size, x.dtype), np.zeros(size, x.dtype), np.zeros(3 * size, x.dtype)
+    for first in range(span[2], span[3], tile):
+        for i in range(span[0], span[1]):
+            start = max(first, i) if span[4] else first
+            for j in range(start, min(first + tile, span[3])):
+                own = 1 if span[4] and i == j else 0
+                for s in range(shifts.shape[0]):
+                    if weights[own, s] == 0.0:
+                        continue
+                    out[i - span[0], j] += weights[own, s] * window_sum(
+                        x, x_norms, y, y_norms, i, j, shifts[s, 0] * stride, shifts[s, 1] * stride, shifts[s, 2],
+                        shape, frame, taps, laws, scratch,
+                    )  # fmt: skip
+
+
+@compiled
+def dense_rows(gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, out: Array) -> None:
+    """All dense layers on rows of products or distances: gram, out (r, m), norms (layers, r) and (layers, size).
+
+    The columns go through all layers in strips that stay in the first cache; y_norms carries CHUNK columns of slack.
+    """
+    m = gram.shape[1]
+    a, width, right = np.zeros(BLOCK, gram.dtype), y_norms.shape[1], y_norms.reshape(-1)
+    state, after = np.zeros(3 * BLOCK, gram.dtype), np.zeros(3 * BLOCK, gram.dtype)  # two parts of zeros behind each
+    for start in range(0, m, BLOCK):
+        n = min(BLOCK, m - start)
+        for row in range(gram.shape[0]):
+            state[:n] = gram[row, start : start + n]
+            for layer in range(laws.shape[0]):
+                a[:] = x_norms[layer, row]
+                activate(
+                    state,
+                    0,
+                    BLOCK,
+                    a,
+                    0,
+                    right,
+                    layer * width + start,
+                    fields(laws[layer]),
+                    distance,
+                    after,
+                    0,
+                    rounded(n),
+                )
+                state, after = after, state
+            out[row, start : start + n] = state[:n]
