@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from initscope.activations import Activation
     from initscope.bounds import filters_for, width_for
     from initscope.errors import InitscopeError
-    from initscope.finite import Estimate, simulate, simulate_gradients
+    from initscope.finite import Estimate, kernel, simulate, simulate_gradients
     from initscope.images import reconstruct, stylize
     from initscope.layers import (
         Activate,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         ReLU,
         Upsample,
     )
-    from initscope.networks import Concat, Residual, Sequential, Sum, kernel, parse, predict, tangent_kernel
+    from initscope.networks import Concat, Residual, Sequential, Sum, parse, predict, tangent_kernel
     from initscope.probe import check, fix
     from initscope.scale import kernel_classifier
 
@@ -67,13 +67,13 @@ _HOME = {
     "activations": ("Activation",),
     "bounds": ("filters_for", "width_for"),
     "errors": ("InitscopeError",),
-    "finite": ("Estimate", "simulate", "simulate_gradients"),
+    "finite": ("Estimate", "kernel", "simulate", "simulate_gradients"),
     "images": ("reconstruct", "stylize"),
     "layers": (
         "Activate", "AveragePool", "BatchNorm", "Conv", "Dense", "Dropout", "Flatten", "GlobalAveragePool",
         "GlobalMaxPool", "GroupNorm", "L2Pool", "LayerNorm", "MaxPool", "ReLU", "Upsample",
     ),
-    "networks": ("Concat", "Residual", "Sequential", "Sum", "kernel", "parse", "predict", "tangent_kernel"),
+    "networks": ("Concat", "Residual", "Sequential", "Sum", "parse", "predict", "tangent_kernel"),
     "probe": ("check", "fix"),
     "scale": ("kernel_classifier",),
 }  # fmt: skip

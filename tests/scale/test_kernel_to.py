@@ -38,6 +38,33 @@ def test_tiles_are_the_kernel(tmp_path: Path, net: str, quantity: str) -> None:
     assert (run.computed, run.found) == (6, 0)
 
 
+@pytest.mark.parametrize("net", [POOLED, "2x(dense relu) dense(1)", "conv3(8, stride=2) relu flatten dense"])
+@pytest.mark.parametrize("parametrization", ["ntk", "standard"])
+def test_tangent_tiles_are_the_same_on_workers(tmp_path: Path, scheduler: str, net: str, parametrization: str) -> None:
+    """By compiled loops and by the generic propagation: digits depend on the tile alone."""
+    network, x = iscope.parse(net), images(7)
+    options = {"quantity": "tangent", "parametrization": parametrization, "tile": 3}
+    here = scale.kernel_to(network, x, tmp_path / "here.zarr", **options)  # type: ignore[arg-type]
+    there = scale.kernel_to(network, x, tmp_path / "there.zarr", scheduler=scheduler, **options)  # type: ignore[arg-type]
+    found = here.open().tensor()
+    assert torch.equal(found, there.open().tensor())
+    whole = iscope.tangent_kernel(network, x.double(), parametrization=parametrization)  # type: ignore[arg-type]
+    torch.testing.assert_close(found.double(), whole, rtol=3e-6, atol=0)
+    processes = {record["process"] for record in there.open().records()}
+    assert processes.isdisjoint(record["process"] for record in here.open().records())
+
+
+def test_entries_that_do_not_exist(tmp_path: Path) -> None:
+    net, x = iscope.parse(POOLED), images(5)
+    with pytest.raises(BadInput, match="got 'angle'"):
+        scale.kernel_to(net, x, tmp_path / "K.zarr", quantity="angle")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="got 'ntk' with the quantity 'product', which has none"):
+        scale.plan(net, x, parametrization="ntk")
+    with pytest.raises(BadInput, match="choose 'ntk' or 'standard'"):
+        scale.kernel_to(net, x, tmp_path / "K.zarr", quantity="tangent", parametrization="mup")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
 @given(count=st.integers(1, 9), tile=st.integers(1, 12))
 @settings(max_examples=15, deadline=None)
 def test_remainders_of_any_size(tmp_path_factory: pytest.TempPathFactory, count: int, tile: int) -> None:

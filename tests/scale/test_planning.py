@@ -70,15 +70,16 @@ from pathlib import Path
 import torch
 import initscope as iscope
 from initscope import scale
+from initscope.scale.entries import Entries
 from initscope.scale.tile import compute_tile
 from initscope.scale.job import make_job
 from initscope.scale.store import create_store
-net, tile, size = iscope.parse(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+net, tile, size, quantity = iscope.parse(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4]
 with tempfile.TemporaryDirectory() as folder:
     x = torch.ones(1, *size).expand(2 * tile, *size)
-    plan = scale.plan(net, x, tile=tile, memory=2**40, measure=False)
+    plan = scale.plan(net, x, quantity=quantity, tile=tile, memory=2**40, measure=False)
     path = Path(folder) / "K.zarr"
-    job = make_job(net, x, "product", tile)
+    job = make_job(net, x, Entries(quantity), tile)
     create_store(path, job, x)
     compute_tile(str(path), job.digest, 0, 1)
     print(json.dumps([plan.worker_bytes, 1024 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])]))
@@ -86,18 +87,25 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 @pytest.mark.parametrize(
-    ("net", "tile", "size", "least"),
+    ("net", "tile", "size", "least", "quantity"),
     [
-        ("3x(dense relu)", 3000, [784], 0.4),
-        pytest.param("conv5(8, padding=valid) relu gap", 60, [1, 14, 14], 0.4, marks=pytest.mark.slow),
-        pytest.param("5x(conv3 relu) flatten dense", 500, [3, 32, 32], 0.4, marks=pytest.mark.slow),
+        ("3x(dense relu)", 3000, [784], 0.4, "product"),
+        pytest.param("conv5(8, padding=valid) relu gap", 60, [1, 14, 14], 0.4, "product", marks=pytest.mark.slow),
+        pytest.param("5x(conv3 relu) flatten dense", 500, [3, 32, 32], 0.4, "product", marks=pytest.mark.slow),
         # Generic layers are estimated by their largest state, here the one before the stride, which is never held.
-        pytest.param("conv3(8, stride=2) relu gap", 20, [1, 12, 12], 0.0, marks=pytest.mark.slow),
+        pytest.param("conv3(8, stride=2) relu gap", 20, [1, 12, 12], 0.0, "product", marks=pytest.mark.slow),
+        pytest.param("3x(dense relu)", 3000, [784], 0.4, "tangent", marks=pytest.mark.slow),
+        pytest.param("5x(conv3 relu) flatten dense", 300, [3, 32, 32], 0.2, "tangent", marks=pytest.mark.slow),
+        pytest.param("2x(conv3(padding=zero) relu) gap", 20, [3, 16, 16], 0.2, "tangent", marks=pytest.mark.slow),
+        pytest.param("conv3(8, stride=2) relu gap", 20, [1, 12, 12], 0.0, "tangent", marks=pytest.mark.slow),
     ],
 )
-def test_a_tile_stays_within_its_estimate(net: str, tile: int, size: list[int], least: float) -> None:
+def test_a_tile_stays_within_its_estimate(net: str, tile: int, size: list[int], least: float, quantity: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, net, str(tile), json.dumps(size)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEASURE, net, str(tile), json.dumps(size), quantity],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     estimate, peak = json.loads(done.stdout)
     assert least * estimate < peak <= estimate

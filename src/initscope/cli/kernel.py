@@ -9,6 +9,7 @@ import click
 
 from initscope.cli.common import Settings, advancing, common_options, progress_bar
 from initscope.cli.kernel_scale import Spread, print_plan, spread_options, write_store
+from initscope.cli.kernel_what import What, what_options
 from initscope.cli.options import Task, memory_option, task_options
 from initscope.errors import BadInput
 
@@ -16,10 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from initscope.finite import Estimate
     from initscope.networks import Sequential
-    from initscope.networks.kernels import Quantity
 
-QUANTITIES = ("product", "cosine", "distance", "defect")
 _MOST_EIGENVALUES = 2000  # the spectrum of a larger matrix takes longer than a summary may
 
 
@@ -28,9 +28,7 @@ _MOST_EIGENVALUES = 2000  # the spectrum of a larger matrix takes longer than a 
 @task_options(data="gaussian", dtype="float32")
 @click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="How many inputs.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="The .npy or .npz file or .zarr folder.")
-@click.option(
-    "--quantity", type=click.Choice(QUANTITIES), default="product", show_default=True, help="What an entry is."
-)
+@what_options
 @memory_option
 @spread_options
 def command(
@@ -38,7 +36,7 @@ def command(
     task: Task,
     count: int,
     out: Path | None,
-    quantity: Quantity,
+    what: What,
     memory: int | None,
     spread: Spread,
 ) -> None:
@@ -46,18 +44,22 @@ def command(
 
     An .npy file holds the matrix; an .npz file holds it as `kernel`, beside `architecture`, `data`, `quantity`, `seed`.
 
+    --quantity tangent is the matrix of inner products of gradients (NTK). --method sketch is for convolutions with a
+    global average: without the sum over all pairs of positions, with an error for each entry (`stderr` in the .npz file).
+
     A .zarr folder is written tile by tile, by worker processes or a Dask cluster if asked for; a run that was stopped
     or killed goes on with --resume. --memory is then that of each worker.
     """
     from initscope.figures import check_writable, write_atomically
 
+    what.check(out, spread)
     if spread.plan:
-        print_plan(settings, task, count, quantity, memory, spread)
+        print_plan(settings, task, count, what, memory, spread)
         return
     if out is None:
         raise BadInput("--out", "is missing", "name a .npy, .npz or .zarr file, or ask only for a --plan")
     if out.suffix.lower() == ".zarr":
-        write_store(settings, task, count, out, quantity, memory, spread, summarise)
+        write_store(settings, task, count, out, what, memory, spread, summarise)
         return
     if out.suffix.lower() not in (".npy", ".npz"):
         raise BadInput("--out", f"got '{out.name}', expected a .npy, .npz or .zarr file", f"name it {out.stem}.npy")
@@ -66,9 +68,10 @@ def command(
     check_writable(out, "--out")
     net = task.network()
     data, x = task.images(settings, count)
-    matrix = _compute(settings, net, x, quantity, memory)
-    write_atomically(out, lambda file: _write(file, out, matrix, settings, task, quantity), "--out")
-    summary = {"shape": list(matrix.shape), "dtype": task.dtype, **summarise(matrix, quantity)}
+    matrix, errors = _compute(settings, net, x, what, memory)
+    write_atomically(out, lambda file: _write(file, out, matrix, errors, settings, task, what), "--out")
+    summary = {"shape": list(matrix.shape), "dtype": task.dtype, **summarise(matrix, what.quantity)}
+    certificate = None if errors is None else _certificate(errors, what)
     if settings.json:
         source = {
             "source": data.source,
@@ -76,52 +79,89 @@ def command(
             "count": len(data),
             "shape": list(x.shape[1:]),
         }
-        described = {"architecture": task.architecture, "data": source, "quantity": quantity, "width": task.width}
         settings.print_json(
             "kernel",
             {
-                **described,
+                "architecture": task.architecture,
+                "data": source,
+                **what.to_dict(),
+                "width": task.width,
                 "file": str(out),
                 "summary": summary,
+                "sketch": certificate,
                 "seeds": {"data": settings.seed, "simulation": settings.seed},
             },
         )
     else:
-        _print_summary(settings, out, quantity, summary)
+        _print_summary(settings, out, what, summary, certificate)
 
 
 def _compute(
-    settings: Settings, net: Sequential, x: torch.Tensor, quantity: Quantity, budget: int | None
-) -> np.ndarray[Any, np.dtype[np.floating[Any]]]:
-    """Say how large the work is, do it under a bar, and bring the matrix back as an array."""
-    from initscope.networks import kernel, kernel_estimate
+    settings: Settings, net: Sequential, x: torch.Tensor, what: What, budget: int | None
+) -> tuple[np.ndarray[Any, np.dtype[np.floating[Any]]], Estimate | None]:
+    """Say how large the work is, do it under a bar, and bring the matrix back as an array; a sketch with its errors."""
+    from initscope.finite import sketch_kernel
+    from initscope.networks import kernel, kernel_estimate, tangent_kernel
     from initscope.networks.planning import size_text
 
-    estimate = kernel_estimate(net, x, memory=budget)
-    settings.say(
-        f"{len(x)} x {len(x)} kernel: {estimate.pairs:,} pairs, about {size_text(estimate.peak_bytes)} of memory, "
-        f"{estimate.updates:.1e} pairs of units ({estimate.method})"
-    )
+    pairs = len(x) * (len(x) + 1) // 2
+    errors: Estimate | None = None
     with progress_bar(settings) as bar:
         advance = advancing(bar, bar.add_task("kernel", total=1.0))
-        matrix = kernel(net, x, quantity=quantity, memory=budget, seed=settings.seed, progress=advance)
-    return matrix.cpu().numpy()
+        if what.method == "sketch":
+            settings.say(f"{len(x)} x {len(x)} kernel: {pairs:,} pairs, a sketch")
+            errors = sketch_kernel(net, x.cpu(), work=what.work, seed=settings.seed, dtype=x.dtype, progress=advance)
+            matrix = errors.value.to(x.dtype)
+        elif what.quantity == "tangent":
+            settings.say(f"{len(x)} x {len(x)} tangent kernel: {pairs:,} pairs")
+            matrix = tangent_kernel(
+                net, x, parametrization=what.parametrization or "ntk", memory=budget, progress=advance
+            )
+        else:
+            estimate = kernel_estimate(net, x, memory=budget)
+            settings.say(
+                f"{len(x)} x {len(x)} kernel: {pairs:,} pairs, about {size_text(estimate.peak_bytes)} of memory, "
+                f"{estimate.updates:.1e} pairs of units ({estimate.method})"
+            )
+            matrix = kernel(net, x, quantity=what.quantity, memory=budget, seed=settings.seed, progress=advance)
+    return matrix.cpu().numpy(), errors
 
 
-def _write(file: IO[bytes], out: Path, matrix: Any, settings: Settings, task: Task, quantity: str) -> None:
+def _certificate(errors: Estimate, what: What) -> dict[str, Any]:
+    """How large the error of an entry may be at the level asked for: in units of the matrix, and of the entry."""
+    reach = errors.reach(what.sketch_level)
+    share = (reach / errors.value.abs()).nan_to_num(0.0, 0.0, 0.0)  # inputs that are zero have no error
+    return {
+        "work": what.work,
+        "draws": errors.draws,
+        "level": what.sketch_level,
+        "largest_error": float(reach.max()),
+        "largest_relative_error": float(share.max()),
+        "median_relative_error": float(share.median()),
+    }
+
+
+def _write(
+    file: IO[bytes], out: Path, matrix: Any, errors: Estimate | None, settings: Settings, task: Task, what: What
+) -> None:
     import numpy as np
 
     if out.suffix.lower() == ".npy":
         np.save(file, matrix, allow_pickle=False)
-    else:
-        np.savez(
-            file,
-            kernel=matrix,
-            architecture=np.str_(task.architecture),
-            data=np.str_(task.data),
-            quantity=np.str_(quantity),
-            seed=np.int64(settings.seed),
-        )
+        return
+    more: dict[str, Any] = {} if what.parametrization is None else {"parametrization": np.str_(what.parametrization)}
+    if errors is not None:
+        more |= {"stderr": errors.stderr.numpy(), "draws": np.int64(errors.draws)}
+    np.savez(
+        file,
+        kernel=matrix,
+        architecture=np.str_(task.architecture),
+        data=np.str_(task.data),
+        quantity=np.str_(what.quantity),
+        method=np.str_(what.method),
+        seed=np.int64(settings.seed),
+        **more,
+    )
 
 
 def summarise(matrix: np.ndarray[Any, Any], quantity: str) -> dict[str, float | None]:
@@ -142,9 +182,10 @@ def summarise(matrix: np.ndarray[Any, Any], quantity: str) -> dict[str, float | 
         "condition": None,
     }
     if quantity != "distance" and count > 1:
-        values = _to_cosine(exact) if quantity == "product" else 1 - exact if quantity == "defect" else exact
+        gram = quantity in ("product", "tangent")
+        values = _to_cosine(exact) if gram else 1 - exact if quantity == "defect" else exact
         summary["off_diagonal_cosine"] = float((values.sum() - np.trace(values)) / (count * (count - 1)))
-    if quantity in ("product", "cosine") and count <= _MOST_EIGENVALUES and bool(np.isfinite(exact).all()):
+    if quantity in ("product", "cosine", "tangent") and count <= _MOST_EIGENVALUES and bool(np.isfinite(exact).all()):
         spectrum = np.linalg.eigvalsh(exact)
         summary["smallest_eigenvalue"] = float(spectrum[0])
         summary["condition"] = float(spectrum[-1] / spectrum[0]) if spectrum[0] > 0 else None
@@ -160,16 +201,20 @@ def _to_cosine(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return cosine
 
 
-def _print_summary(settings: Settings, out: Path, quantity: str, summary: dict[str, Any]) -> None:
+def _print_summary(
+    settings: Settings, out: Path, what: What, summary: dict[str, Any], certificate: dict[str, Any] | None
+) -> None:
+    from initscope.networks.planning import size_text
     from initscope.report import facts_table
 
     shape = " x ".join(str(side) for side in summary["shape"])
-    from initscope.networks.planning import size_text
-
-    facts = {"file": f"{out} ({size_text(out.stat().st_size)})", "matrix": f"{shape}, {summary['dtype']}, {quantity}"}
+    facts = {"file": f"{out} ({size_text(out.stat().st_size)})", "matrix": f"{shape}, {summary['dtype']}, {what}"}
     facts["min, mean, max"] = ", ".join(f"{summary[name]:.5g}" for name in ("min", "mean", "max"))
     labels = {"off_diagonal_cosine": "mean off-diagonal cosine", "smallest_eigenvalue": "smallest eigenvalue"}
     for name, label in {**labels, "condition": "condition number"}.items():
         if summary[name] is not None:
             facts[label] = f"{summary[name]:.5g}"
+    if certificate is not None:
+        median, largest = (certificate[f"{name}_relative_error"] for name in ("median", "largest"))
+        facts[f"error, {certificate['level']:.4g} sure"] = f"{median:.2g} of an entry, at most {largest:.2g}"
     settings.stdout().print(facts_table(facts))

@@ -17,7 +17,7 @@ from initscope.errors import BadInput
 if TYPE_CHECKING:
     import torch
 
-    from initscope.networks.kernels import Quantity
+    from initscope.cli.kernel_what import What
     from initscope.scale import KernelRun, Plan, StoredKernel
 
 _SAMPLE = 64  # inputs on which a plan's speed is measured
@@ -55,9 +55,7 @@ def spread_options(function: Callable[..., None]) -> Callable[..., None]:
     return with_spread
 
 
-def print_plan(
-    settings: Settings, task: Task, count: int, quantity: Quantity, memory: int | None, spread: Spread
-) -> None:
+def print_plan(settings: Settings, task: Task, count: int, what: What, memory: int | None, spread: Spread) -> None:
     """Tiles, bytes and hours for COUNT inputs, from the speed on a few of them."""
     from initscope.scale import plan
 
@@ -66,14 +64,15 @@ def print_plan(
         task.network(),
         x,
         count=count,
-        quantity=quantity,
+        quantity=what.quantity,
+        parametrization=what.parametrization,
         tile=spread.tile,
         workers=spread.workers or 1,
         memory=memory,
     )
     if settings.json:
         hours = {str(cores): made.hours_on(cores) for cores in _CORES}
-        described = {"architecture": task.architecture, "data": task.data, "quantity": quantity}
+        described = {"architecture": task.architecture, "data": task.data, **what.to_dict()}
         settings.print_json("kernel-plan", {**described, **made.to_dict(), "hours_on_cores": hours})
         return
     from initscope.report import facts_table
@@ -115,21 +114,21 @@ def write_store(
     task: Task,
     count: int,
     out: Path,
-    quantity: Quantity,
+    what: What,
     memory: int | None,
     spread: Spread,
     summarise: Callable[[Any, str], dict[str, float | None]],
 ) -> None:
     """Compute what is missing of the matrix, tile by tile, and say what is in it."""
     data, x = _inputs(settings, task, count)
-    run = _compute(settings, task, x, out, quantity, memory, spread)
+    run = _compute(settings, task, x, out, what, memory, spread)
     stored = run.open()
-    summary = {"shape": list(stored.shape), "dtype": task.dtype, **_summary(stored, quantity, summarise)}
+    summary = {"shape": list(stored.shape), "dtype": task.dtype, **_summary(stored, what.quantity, summarise)}
     tiles = {"tiles": run.plan.tiles, "tile": run.plan.tile, "computed": run.computed, "found": run.found}
     if settings.json:
         shape = list(x.shape[1:])
         source = {"source": data.source, "description": data.description, "count": len(data), "shape": shape}
-        described = {"architecture": task.architecture, "data": source, "quantity": quantity, "width": task.width}
+        described = {"architecture": task.architecture, "data": source, **what.to_dict(), "width": task.width}
         seeds = {"data": settings.seed}
         settings.print_json(
             "kernel",
@@ -139,7 +138,7 @@ def write_store(
     from initscope.report import facts_table
 
     side = " x ".join(str(length) for length in stored.shape)
-    facts = {"folder": str(out), "matrix": f"{side}, {task.dtype}, {quantity}"}
+    facts = {"folder": str(out), "matrix": f"{side}, {task.dtype}, {what}"}
     facts["tiles"] = f"{run.plan.tiles} of at most {run.plan.tile} x {run.plan.tile}"
     facts["computed now"] = f"{run.computed}, {run.found} were complete, {run.seconds:.1f} s"
     facts["min, mean, max"] = ", ".join(
@@ -149,7 +148,7 @@ def write_store(
 
 
 def _compute(
-    settings: Settings, task: Task, x: torch.Tensor, out: Path, quantity: Quantity, memory: int | None, spread: Spread
+    settings: Settings, task: Task, x: torch.Tensor, out: Path, what: What, memory: int | None, spread: Spread
 ) -> KernelRun:
     """Say how large the work is, do it under a bar; after an interrupt say how to go on."""
     from initscope.scale import kernel_to
@@ -161,7 +160,8 @@ def _compute(
                 task.network(),
                 x,
                 out,
-                quantity=quantity,
+                quantity=what.quantity,
+                parametrization=what.parametrization,
                 tile=spread.tile,
                 workers=spread.workers or 0,
                 scheduler=spread.scheduler,

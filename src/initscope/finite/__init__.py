@@ -2,6 +2,7 @@
 
 from initscope.finite.estimate import Estimate
 from initscope.finite.gradients import GradientEstimate, GradientSimulation, simulate_gradients
+from initscope.finite.kernels import kernel
 from initscope.finite.norm_law import NormLaw, relu_backward_law, relu_gradient_law, relu_norm_law
 from initscope.finite.per_sample import SampleGradients, sample_gradients
 from initscope.finite.similarity_variance import SimilarityVariance, similarity_variance
@@ -18,6 +19,7 @@ __all__ = [
     "SampleGradients",
     "SimilarityVariance",
     "Simulation",
+    "kernel",
     "relu_backward_law",
     "relu_gradient_law",
     "relu_norm_law",

@@ -6,10 +6,8 @@ C_x = E f_x h, means over the positions of one image alone. For any numbers α_x
 
     K(x, y) = C_x·α_y + α_x·C_y - α_x·G α_y + E (f_x - α_x·h)(f_y - α_y·h),
 
-and with α = C G⁻¹ little is left in the last term, which random filters estimate. The cost is linear in the images.
-
-Deep: the sum over pairs of positions is a sum over displacements q - p, and for each of them a pass of the network at
-equal positions. Displacements are drawn, one in every cell of a grid: quadratic in the images, but linear in the pixels.
+and with α = C G⁻¹ little is left in the last term, which random filters estimate. The cost is linear in the images, and the
+matrix is positive semidefinite. Deeper networks are in `sketch_deep`.
 """
 
 from __future__ import annotations
@@ -22,18 +20,21 @@ from torch import Generator, Tensor
 
 from initscope.errors import BadInput, NoExactForm
 from initscope.finite.estimate import Estimate
+from initscope.finite.running import Running
+from initscope.finite.sketch_deep import add_group, by_windows, group_mean
 from initscope.geometry import check_inputs, generator
 from initscope.layers import Layer
 from initscope.networks import Sequential
 from initscope.networks.fast import FastPlan, fast_plan
-from initscope.networks.fused import ConvStack, compiled_path
+from initscope.networks.fused import ConvStack, dense_kernel
 from initscope.networks.fused.plain import psi
-from initscope.networks.fused.stack import displacements, pad
+from initscope.networks.fused.stack import pad
 from initscope.networks.progress import Progress
 
+FILTERS, WINDOWS = 1024, 64  # if nothing is said
 REFERENCES = 256  # patches
 GROUPS = 16  # independent repetitions: their spread is the standard error
-_BLOCK = 1 << 24  # numbers that exist at once
+_BLOCK = 1 << 22  # numbers that exist at once
 
 
 def sketch_kernel(
@@ -41,15 +42,15 @@ def sketch_kernel(
     x: Tensor,
     y: Tensor | None = None,
     *,
-    work: int = 1024,
+    work: int | None = None,
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
     progress: Progress | None = None,
 ) -> Estimate:
     """E h(x) h(y) of `conv relu ... gap [dense]` for all pairs of x (n, c, h, w) and y (m, c, h, w): (n, m) values with errors.
 
-    work: random filters where there is one convolution, displacements where there are more; it is rounded up to a
-    multiple of 16. The error falls like 1/√work or faster.
+    work: random filters where there is one convolution (1024), windows where there are more (64); rounded up to a multiple of 16.
+    The error falls like 1/√work or faster, and `stderr` says how large it is.
 
     >>> from initscope.networks import kernel, parse
     >>> net, x = parse("conv3 relu gap"), torch.rand(3, 3, 12, 12, generator=torch.Generator().manual_seed(0))
@@ -59,7 +60,7 @@ def sketch_kernel(
     (True, True)
     """
     check_inputs(x, y, zipped=False)
-    if isinstance(work, bool) or not isinstance(work, int) or work < 1:
+    if work is not None and (isinstance(work, bool) or not isinstance(work, int) or work < 1):
         raise BadInput(
             "sketch_kernel", f"work is {work!r}, expected a whole number from 1 on", "pass for example work=1024"
         )
@@ -67,14 +68,19 @@ def sketch_kernel(
     net.output_shape(tuple(x.shape[1:]))
     plan = _plan(net, x)
     x, other = x.detach().to(dtype), None if y is None else y.detach().to(dtype)
-    each = -(-work // GROUPS)
     assert plan.stack is not None
+    each = -(-(work or default_work(plan.stack)) // GROUPS)
     if len(plan.stack.kernels) == 1:
         found = _by_filters(plan.stack, x, other, each, seed, progress)
     else:
-        found = _by_displacements(plan.stack, x, other, each, seed, progress)
+        found = by_windows(plan.stack, x, other, GROUPS, each, seed, progress)
     gain, bias = plan.readout
     return Estimate(gain * found.value + bias, gain * found.stderr, found.draws)
+
+
+def default_work(stack: ConvStack) -> int:
+    """Filters or windows that a sketch draws if nothing is said."""
+    return FILTERS if len(stack.kernels) == 1 else WINDOWS
 
 
 def _plan(net: Sequential, x: Tensor) -> FastPlan:
@@ -83,6 +89,8 @@ def _plan(net: Sequential, x: Tensor) -> FastPlan:
         raise NoExactForm(
             "sketch_kernel", "is for convolutions and leaky ReLUs with a global average at the end", "use kernel"
         )
+    if plan.stack.padding == "reflect" and len(plan.stack.kernels) > 1:
+        raise NoExactForm("sketch_kernel", "deep networks need another padding than reflect", "use kernel")
     return plan
 
 
@@ -92,38 +100,46 @@ def _by_filters(
     """One convolution: exact against references, random filters for the rest."""
     both = x if y is None else torch.cat([x, y])
     left, right = slice(0, len(x)), slice(0 if y is None else len(x), None)
-    references = _references(stack, both, generator(seed, GROUPS))  # (d, R)
-    gram = _product(stack, references.T @ references)
-    # Chosen in float64 with a floor under the eigenvalues: α need not be the best one for the identity to hold.
+    references = _references(stack, both, generator(seed, GROUPS))  # (R, d)
+    gram = _product(stack, references @ references.T)
+    filters = torch.cat([_filters(references.shape[1], each, generator(seed, group)) for group in range(GROUPS)])
+    sums, means = [], []
+    for done, image in enumerate(torch.split(both, 1)):
+        if progress is not None:
+            progress(done, len(both))
+        patches = _patches(stack, image.double())[0]
+        sums.append(_exact(stack, patches, references))
+        means.append(_sampled(stack, patches.to(image), filters))
+    products, sampled = torch.stack(sums), torch.stack(means)  # C (n, R); f (n, filters)
+    # In float64 with a floor under the eigenvalues: α need not be the best one for the identity to hold.
     values, vectors = torch.linalg.eigh(gram)
     keep = values > 1e-8 * values[-1]
-    products = torch.cat([_products(stack, chunk, references) for chunk in _chunks(stack, both, references.shape[1])])
     alpha = (products @ vectors[:, keep] / values[keep]) @ vectors[:, keep].T
     one, two = products[left] @ alpha[right].T, alpha[left] @ products[right].T
     exact = one + two - alpha[left] @ gram @ alpha[right].T
-    rest = []
-    for group in range(GROUPS):
-        if progress is not None:
-            progress(group, GROUPS)
-        features = _rest(stack, both, references, alpha, each, generator(seed, group))
-        rest.append(features[left] @ features[right].T)
+    rest = sampled - alpha @ F.leaky_relu(references @ filters.T, stack.slopes[0])
+    groups = Running([(0, 0)])
+    for part in torch.split(rest, each, 1):
+        add_group(groups, part[left] @ part[right].T)
+    found = group_mean(groups)
     if progress is not None:
-        progress(GROUPS, GROUPS)
-    found = Estimate.from_draws(torch.stack(rest))
+        progress(len(both), len(both))
     return Estimate(exact + found.value, found.stderr, GROUPS)
 
 
 def _references(stack: ConvStack, images: Tensor, g: Generator) -> Tensor:
-    """Directions of patches, picked at random over all images: (d, R) in float64."""
+    """Directions of patches, picked at random over all images: (R, d) in float64."""
     each = -(-REFERENCES // len(images))
     order = torch.randperm(len(images), generator=g).tolist()
     picked = []
     for image in order[: -(-REFERENCES // each)]:
         patches = _patches(stack, images[image : image + 1])[0]
         picked.append(patches[:, torch.randint(patches.shape[1], (each,), generator=g)])
-    found = torch.cat(picked, 1)[:, :REFERENCES].double()
-    norms = torch.linalg.vector_norm(found, dim=0)
-    directions: Tensor = found[:, norms > 0] / norms[norms > 0]
+    found = torch.cat(picked, 1)[:, :REFERENCES].T.double()
+    norms = torch.linalg.vector_norm(found, dim=1)
+    if not bool((norms > 0).any()):  # nothing but zeros: any direction will do
+        return torch.eye(1, found.shape[1], dtype=torch.float64)
+    directions: Tensor = found[norms > 0] / norms[norms > 0, None]
     return directions
 
 
@@ -134,13 +150,34 @@ def _product(stack: ConvStack, inner: Tensor) -> Tensor:
     return product
 
 
-def _products(stack: ConvStack, images: Tensor, references: Tensor) -> Tensor:
-    """C: the mean over positions of E σ(w·a) σ(w·r), (n, R) in float64."""
-    patches = _patches(stack, images.double())
-    norms = patches.norm(dim=1)  # (n, positions)
-    inner = references.T @ (patches / norms.clamp_min(torch.finfo(norms.dtype).tiny)[:, None])
-    means: Tensor = (_product(stack, inner) @ norms[..., None])[..., 0] / norms.shape[1]
-    return means
+def _filters(d: int, count: int, g: Generator) -> Tensor:
+    """(count, d) in float64, scaled so that products of features add up to their mean.
+
+    Filters have the length √d instead of a Gaussian vector's: σ is homogeneous, so the mean is the same, and the tails are
+    lighter.
+    """
+    w = torch.randn(d, count, generator=g, dtype=torch.float64)
+    filters: Tensor = (w / w.norm(dim=0) * math.sqrt(d / count)).T
+    return filters
+
+
+def _exact(stack: ConvStack, patches: Tensor, references: Tensor) -> Tensor:
+    """C: the mean over positions of E σ(w·a) σ(w·r), (R,) in float64, for patches (d, positions)."""
+    d, total = references.shape[1], torch.zeros(len(references), dtype=torch.float64)
+    for part in torch.split(patches.T, max(1, _BLOCK // len(references))):
+        found = dense_kernel((float(d),), (0.0,), (stack.slopes[0],), references, part.contiguous())
+        total += found.sum(1)
+    return total / patches.shape[1]
+
+
+def _sampled(stack: ConvStack, patches: Tensor, filters: Tensor) -> Tensor:
+    """f: the mean over positions of σ(w·a) for each filter, (filters,) in float64, for patches (d, positions)."""
+    s, found = stack.slopes[0], []
+    for part in torch.split(filters.to(patches), max(1, _BLOCK // patches.shape[1])):
+        values = part @ patches
+        linear = s * values.mean(1) if s else 0.0
+        found.append(linear + (1 - s) * values.relu_().mean(1))
+    return torch.cat(found).double()
 
 
 def _patches(stack: ConvStack, images: Tensor) -> Tensor:
@@ -152,76 +189,3 @@ def _patches(stack: ConvStack, images: Tensor) -> Tensor:
         ones = columns.new_full((len(columns), 1, columns.shape[2]), math.sqrt(stack.biases[0]))
         columns = torch.cat([columns, ones], 1)
     return columns
-
-
-def _chunks(stack: ConvStack, images: Tensor, width: int) -> list[Tensor]:
-    """Few enough images at a time that `width` numbers per position fit."""
-    positions = images.shape[2] * images.shape[3]
-    return list(
-        torch.split(images, max(1, _BLOCK // (positions * max(width, images.shape[1] * stack.kernels[0] ** 2))))
-    )
-
-
-def _rest(stack: ConvStack, images: Tensor, references: Tensor, alpha: Tensor, count: int, g: Generator) -> Tensor:
-    """f - α·h for `count` filters: (n, count) in float64, scaled so that their products add up to the mean.
-
-    Filters have the length √d instead of a Gaussian vector's: σ is homogeneous, so the mean is the same, and the tails are
-    lighter.
-    """
-    s, d = stack.slopes[0], len(references)
-    w = torch.randn(d, count, generator=g, dtype=torch.float64)
-    w = w / w.norm(dim=0) * math.sqrt(d / count)
-
-    def mean(values: Tensor) -> Tensor:
-        linear = s * values.mean(2) if s else 0.0
-        found: Tensor = linear + (1 - s) * values.relu_().mean(2)
-        return found.double()
-
-    found = [mean(w.T.to(chunk) @ _patches(stack, chunk)) for chunk in _chunks(stack, images, count)]
-    return torch.cat(found) - alpha @ F.leaky_relu(references.T @ w, s)
-
-
-def _by_displacements(
-    stack: ConvStack, x: Tensor, y: Tensor | None, each: int, seed: int, progress: Progress | None
-) -> Estimate:
-    """Several convolutions: `each` displacements, one in every cell of a grid, in each of the groups."""
-    path = compiled_path()
-    if path is None or stack.padding == "reflect":
-        raise NoExactForm("sketch_kernel", "deep networks need numba and another padding than reflect", "use kernel")
-    size = x.shape[2:]
-    final = stack.sizes(*size)[-1]
-    counts = [len(displacements(n, f, stack.padding)) for n, f in zip(size, final, strict=True)]
-    scale = math.prod(counts) / float(math.prod(final)) ** 2
-    found = []
-    for group in range(GROUPS):
-        if progress is not None:
-            progress(group, GROUPS)
-        chosen = _stratified(counts, each, generator(seed, group))
-        sums = path.pooled(stack, x, x if y is None else y, y is None, None, None, chosen)
-        found.append(sums * (scale / len(chosen)))
-    if progress is not None:
-        progress(GROUPS, GROUPS)
-    values = torch.stack(found)
-    if y is None:
-        values = values.triu() + values.triu(1).mT
-    return Estimate.from_draws(values)
-
-
-def _stratified(counts: list[int], number: int, g: Generator) -> list[tuple[int, int]]:
-    """About `number` places of a rows x columns grid, one drawn in every cell of a coarser grid of equal cells, then shifted.
-
-    The random shift makes every place equally likely also where the cells do not divide the grid.
-    """
-    side = max(1, round(math.sqrt(number)))
-    cells = [min(side, count) for count in counts]
-    shift = [int(torch.randint(count, (1,), generator=g)) for count in counts]
-    jitter = torch.rand(2, cells[0], cells[1], generator=g, dtype=torch.float64)
-    found = []
-    for i in range(cells[0]):
-        for j in range(cells[1]):
-            row, column = (
-                (int((cell + float(jitter[axis, i, j])) * counts[axis] / cells[axis]) + shift[axis]) % counts[axis]
-                for axis, cell in enumerate((i, j))
-            )
-            found.append((row, column))
-    return found

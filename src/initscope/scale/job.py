@@ -15,6 +15,7 @@ from initscope.errors import BadInput
 from initscope.layers import Layer
 from initscope.networks import unparse
 from initscope.networks.fused import compiled_path
+from initscope.scale.entries import Entries
 from initscope.scale.files import checksum
 
 
@@ -31,6 +32,7 @@ class Job:
     version: str
     torch: str
     compiled: bool  # whether the compiled loops of the `fast` extra are used
+    parametrization: str | None = None  # of a tangent kernel
 
     @property
     def count(self) -> int:
@@ -43,7 +45,8 @@ class Job:
 
     @property
     def digest(self) -> str:
-        return checksum(json.dumps(asdict(self), sort_keys=True).encode())
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return checksum(json.dumps(given, sort_keys=True).encode())
 
     def tiles(self) -> list[tuple[int, int]]:
         """Row and column of every tile of the upper triangle, diagonal included."""
@@ -57,12 +60,12 @@ class Job:
         return {**asdict(self), "shape": list(self.shape)}
 
 
-def make_job(net: Layer, x: Tensor, quantity: str, tile: int) -> Job:
+def make_job(net: Layer, x: Tensor, what: Entries, tile: int) -> Job:
     """The job of computing this kernel here and now."""
     here = environment()
     shape = tuple(x.shape)
     dtype = str(x.dtype).removeprefix("torch.")
-    return Job(network_text(net), data_digest(x), shape, dtype, quantity, tile, *here)
+    return Job(network_text(net), data_digest(x), shape, dtype, what.quantity, tile, *here, what.parametrization)
 
 
 def environment() -> tuple[str, str, bool]:
@@ -87,7 +90,8 @@ def data_digest(x: Tensor) -> str:
 
 def read_job(found: Mapping[str, Any]) -> Job:
     """A job from its dictionary; raises KeyError or TypeError where something is missing."""
-    values = {field.name: found[field.name] for field in fields(Job)}
+    values = {field.name: found[field.name] for field in fields(Job) if field.name != "parametrization"}
+    values["parametrization"] = found.get("parametrization")  # stores of NNGP kernels may not have it
     return Job(**{**values, "shape": tuple(values["shape"])})
 
 

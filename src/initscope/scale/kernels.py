@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,13 +19,14 @@ from initscope.errors import BadInput, UndefinedSimilarity
 from initscope.geometry import check_inputs
 from initscope.layers import Layer
 from initscope.networks import Sequential
-from initscope.networks.kernels import Quantity
 from initscope.networks.planning import free_memory, size_text
 from initscope.networks.progress import Progress
+from initscope.networks.tangent import Parametrization
+from initscope.scale.entries import Entries, StoredQuantity
 from initscope.scale.extras import Unfinished
 from initscope.scale.files import locked
 from initscope.scale.job import make_job, require_same
-from initscope.scale.planning import WORKER_MEMORY, Plan, plan
+from initscope.scale.planning import WORKER_MEMORY, Plan, plan_entries
 from initscope.scale.reading import StoredKernel, open_kernel
 from initscope.scale.store import Store, clean, create_store, open_store
 from initscope.scale.tasks import Cluster, completed
@@ -51,7 +52,8 @@ def kernel_to(
     x: Tensor,
     out: str | Path,
     *,
-    quantity: Quantity = "product",
+    quantity: StoredQuantity = "product",
+    parametrization: Parametrization | None = None,
     tile: int | None = None,
     workers: int = 0,
     scheduler: str | None = None,
@@ -62,6 +64,7 @@ def kernel_to(
 ) -> KernelRun:
     """The kernel matrix of x (n, ...) as a Zarr folder `out`: each tile of the upper triangle once, one chunk each.
 
+    quantity: one of `kernel`, or "tangent" for `tangent_kernel`, whose parametrization may then be given.
     tile: inputs along one side of a tile; the digits of the matrix depend on nothing else, not on how many processes
     compute it. workers: processes here (0: this one), or scheduler: the address of a Dask scheduler whose workers see
     the folder under the same path. memory: bytes of one worker (2 GiB). resume: go on with what an earlier call left, in the
@@ -72,14 +75,16 @@ def kernel_to(
     start = time.perf_counter()
     out = Path(out).absolute()
     net = net if isinstance(net, Sequential) else Sequential(net)
-    x = _checked(net, x, quantity)
+    what = Entries(quantity, parametrization)
+    x = _checked(net, x)
+    what.require(net, x)
     cluster = _with_memory(Cluster(workers, scheduler, memory))
     earlier = _earlier(out, resume)
     tile = tile if tile is not None or earlier is None else earlier.job.tile
-    layout = plan(net, x, quantity=quantity, tile=tile, workers=workers, memory=cluster.memory, measure=False)
+    layout = plan_entries(net, x, what, tile=tile, workers=workers, memory=cluster.memory, measure=False)
     if say is not None:
         say(str(layout))
-    job = make_job(net, x, quantity, layout.tile)
+    job = make_job(net, x, what, layout.tile)
     if earlier is None:
         _require_space(out, layout)
         earlier = create_store(out, job, x)
@@ -118,13 +123,11 @@ def _tile(path: str, digest: str, tile: tuple[int, int]) -> dict[str, Any]:
     return compute_tile(path, digest, *tile)
 
 
-def _checked(net: Sequential, x: Tensor, quantity: str) -> Tensor:
+def _checked(net: Sequential, x: Tensor) -> Tensor:
     """The inputs as they are stored: on the CPU, float32 or float64."""
     check_inputs(x, None, zipped=False)
     if len(x) == 0:
         raise BadInput("kernel_to", "got no inputs", "give at least one")
-    if quantity not in get_args(Quantity):
-        raise BadInput("quantity", f"got {quantity!r}", f"use one of {', '.join(get_args(Quantity))}")
     net.output_shape(tuple(x.shape[1:]))
     dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
     return x.detach().to("cpu", dtype).contiguous()

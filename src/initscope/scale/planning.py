@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +14,11 @@ from torch import Tensor
 
 from initscope.errors import BadInput
 from initscope.layers import Layer
-from initscope.networks import Sequential, kernel, kernel_estimate
-from initscope.networks.kernels import Quantity
+from initscope.networks import Sequential, kernel_estimate
 from initscope.networks.planning import budget, size_text
-from initscope.scale.tile import UNLIMITED, one_thread
+from initscope.networks.tangent import Parametrization
+from initscope.scale.entries import UNLIMITED, Entries, StoredQuantity
+from initscope.scale.tile import one_thread
 
 PROCESS_BYTES = (
     600 << 20
@@ -77,7 +80,8 @@ def plan(
     x: Tensor,
     *,
     count: int | None = None,
-    quantity: Quantity = "product",
+    quantity: StoredQuantity = "product",
+    parametrization: Parametrization | None = None,
     tile: int | None = None,
     workers: int = 1,
     memory: int | None = None,
@@ -96,54 +100,75 @@ def plan(
     (1830, 1800030000)
     """
     net = net if isinstance(net, Sequential) else Sequential(net)
+    what = Entries(quantity, parametrization)
+    what.require(net, x)
+    return plan_entries(net, x, what, count=count, tile=tile, workers=workers, memory=memory, measure=measure)
+
+
+def plan_entries(
+    net: Sequential,
+    x: Tensor,
+    what: Entries,
+    *,
+    count: int | None = None,
+    tile: int | None = None,
+    workers: int = 1,
+    memory: int | None = None,
+    measure: bool = True,
+) -> Plan:
+    """The same for entries that were checked."""
     count = len(x) if count is None else count
     if count < 1:
         raise BadInput("plan", f"count is {count}, expected at least one input", "give a positive number")
     workers = max(workers, 1)
     allowed = WORKER_MEMORY if memory is None else budget(memory, torch.device("cpu"))
-    tile = _largest_tile(net, x, count, workers, allowed) if tile is None else _given_tile(net, x, count, tile, allowed)
+    sized = partial(worker_bytes, net, x, what)
+    if tile is None:
+        tile = _largest_tile(_patient(net, x, count, workers), sized, allowed)
+    else:
+        tile = _given_tile(tile, count, sized, allowed)
     blocks = -(-count // tile)
     dtype = _dtype(x)
     tiles = blocks * (blocks + 1) // 2
     disk = tiles * tile * tile * dtype.itemsize + count * math.prod(x.shape[1:]) * dtype.itemsize
-    speed = _pair_seconds(net, x.to(dtype), quantity) if measure else None
-    return Plan(count, tile, tiles, count * (count + 1) // 2, workers, worker_bytes(net, x, tile), disk, speed)
+    speed = _pair_seconds(net, x.to(dtype), what) if measure else None
+    return Plan(count, tile, tiles, count * (count + 1) // 2, workers, sized(tile), disk, speed)
 
 
-def worker_bytes(net: Sequential, x: Tensor, tile: int) -> int:
+def worker_bytes(net: Sequential, x: Tensor, what: Entries, tile: int) -> int:
     """The most that a process holds while it computes one tile."""
     dtype = _dtype(x)
     few = x[:1].to(dtype).expand(tile, *x.shape[1:])
-    estimate = kernel_estimate(net, few, few, memory=UNLIMITED)
-    if estimate.method == "joint":
-        problem = "a network with batch norm, or with a layer that is simulated, takes all inputs at once"
-        raise BadInput("kernel_to", problem, "use iscope.kernel, or a network whose layers have closed forms")
     inputs = 2 * 2 * tile * math.prod(x.shape[1:]) * dtype.itemsize  # two blocks, each read and copied
     chunk = 3 * tile * tile * dtype.itemsize  # the tile, padded, as bytes
-    return PROCESS_BYTES + inputs + max(estimate.peak_bytes, chunk)
+    return PROCESS_BYTES + inputs + max(what.peak_bytes(net, few), chunk)
 
 
-def _largest_tile(net: Sequential, x: Tensor, count: int, workers: int, allowed: int) -> int:
-    """The largest that fits the memory, at most half a minute of work, and leaves each worker enough tiles."""
+def _patient(net: Sequential, x: Tensor, count: int, workers: int) -> int:
+    """The most inputs along a side that take at most half a minute and leave each worker enough tiles."""
     blocks = math.ceil((math.sqrt(1 + 8 * TILES_PER_WORKER * workers) - 1) / 2)  # blocks (blocks + 1) / 2 tiles
     updates = kernel_estimate(net, *(x[:1].to(_dtype(x)),) * 2, memory=UNLIMITED).updates
     patient = max(math.isqrt(int(TILE_UPDATES / updates)), -(-count // MOST_BLOCKS))
-    most = min(-(-count // blocks), patient, MOST_INPUTS)
-    low, high = 1, max(most, 1)
-    _require(worker_bytes(net, x, low), allowed, "use smaller inputs or raise memory")
-    while low < high:  # the largest tile that fits; more inputs never need less
+    return max(1, min(-(-count // blocks), patient, MOST_INPUTS))
+
+
+def _largest_tile(most: int, sized: Callable[[int], int], allowed: int) -> int:
+    """The largest tile that fits the memory; more inputs never need less."""
+    low, high = 1, most
+    _require(sized(low), allowed, "use smaller inputs or raise memory")
+    while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if worker_bytes(net, x, middle) <= allowed else (low, middle - 1)
+        low, high = (middle, high) if sized(middle) <= allowed else (low, middle - 1)
     return low
 
 
-def _given_tile(net: Sequential, x: Tensor, count: int, tile: int, allowed: int) -> int:
+def _given_tile(tile: int, count: int, sized: Callable[[int], int], allowed: int) -> int:
     if isinstance(tile, bool) or not isinstance(tile, int) or tile < 1:
         raise BadInput(
             "tile", f"got {tile!r}, expected a positive whole number", "give inputs along one side of a tile"
         )
     tile = min(tile, count)
-    _require(worker_bytes(net, x, tile), allowed, "use a smaller tile or raise memory")
+    _require(sized(tile), allowed, "use a smaller tile or raise memory")
     return tile
 
 
@@ -157,16 +182,16 @@ def _dtype(x: Tensor) -> torch.dtype:
     return x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
 
 
-def _pair_seconds(net: Sequential, x: Tensor, quantity: Quantity) -> float:
+def _pair_seconds(net: Sequential, x: Tensor, what: Entries) -> float:
     """Seconds of one pair on one core: blocks of inputs against others, larger until a run takes long enough."""
     side = 1
     with one_thread():
         left = x[torch.arange(side) % len(x)]
-        kernel(net, left, left, quantity=quantity, memory=UNLIMITED)  # the first call loads the compiled loops
+        what.compute(net, left, left)  # the first call loads the compiled loops
         while True:
             left = x[torch.arange(side) % len(x)]
             start = time.thread_time()  # of this thread on a core: other work on the machine does not count
-            kernel(net, left, left.clone(), quantity=quantity, memory=UNLIMITED)
+            what.compute(net, left, left.clone())
             taken = time.thread_time() - start
             if taken > _TRIAL_SECONDS or side >= MOST_INPUTS:
                 return taken / side**2

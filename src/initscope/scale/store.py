@@ -75,9 +75,12 @@ class Store:
 
     def write(self, row: int, column: int, tile: Array, facts: dict[str, Any]) -> dict[str, Any]:
         """The chunk, then its record; `computed` counts how often the tile has been completed."""
-        full = np.full((self.job.tile, self.job.tile), np.nan, self.dtype)  # Zarr's chunks all have the same size
-        full[: tile.shape[0], : tile.shape[1]] = tile
-        content = full.tobytes()
+        side = self.job.tile
+        if tile.shape != (side, side):  # Zarr's chunks all have the same size
+            full = np.full((side, side), np.nan, self.dtype)
+            full[: tile.shape[0], : tile.shape[1]] = tile
+            tile = full
+        content = tile.astype(self.dtype, copy=False).tobytes()
         write_file(self.chunk_path(row, column), content)
         before = self.record(row, column)
         record = {
@@ -131,7 +134,7 @@ def create_store(path: Path, job: Job, x: Tensor) -> Store:
             "kernel", shape=(job.count, job.count), chunks=side, dtype=dtype, compressors=None, fill_value=float("nan")
         )
         chunks = (min(job.tile, job.count), *job.shape[1:])
-        inputs = group.create_array("inputs", shape=job.shape, chunks=chunks, dtype=dtype)
+        inputs = group.create_array("inputs", shape=job.shape, chunks=chunks, dtype=dtype, compressors=None)
         for block in range(job.blocks):
             inputs[job.span(block)] = x[job.span(block)].cpu().numpy()
         (temporary / "kernel" / "records").mkdir()

@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from initscope.errors import BadInput
-from initscope.networks import Sequential, kernel, parse
-from initscope.networks.kernels import Quantity
+from initscope.networks import Sequential, parse
+from initscope.scale.entries import Entries
 from initscope.scale.extras import Unfinished
 from initscope.scale.job import environment
 from initscope.scale.store import Store, open_store
-
-# The digits of a tile must not depend on the free memory of the machine that computes it: tiles are chosen to fit.
-UNLIMITED = 1 << 62
 
 
 @contextmanager
@@ -41,16 +39,17 @@ def compute_tile(path: str, digest: str, row: int, column: int) -> dict[str, Any
     store = _store_here(path, digest)
     if store.valid(row, column):
         return {**(store.record(row, column) or {}), "found": True}
-    start = time.perf_counter()
-    x = store.inputs(row)
-    y = None if row == column else store.inputs(column)
+    start, cpu = time.perf_counter(), time.thread_time()
+    x = _inputs(store, row)
+    y = None if row == column else _inputs(store, column)
     job = store.job
-    quantity: Quantity = job.quantity  # type: ignore[assignment]
+    what = Entries(job.quantity, job.parametrization)  # type: ignore[arg-type]
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zero inputs: counted below, and said once by the caller
-        values = kernel(_network(job.network), x, y, quantity=quantity, memory=UNLIMITED).numpy()
+        values = what.compute(_network(job.network), x, y).numpy()
     try:
-        return store.write(row, column, values, {**_facts(values), "seconds": time.perf_counter() - start})
+        times = {"seconds": time.perf_counter() - start, "cpu_seconds": time.thread_time() - cpu}
+        return store.write(row, column, values, {**_facts(values), **times})
     except OSError as error:
         problem = f"cannot write tile ({row}, {column}) ({error.strerror or error})"
         raise Unfinished(path, problem, "free some space, then go on with resume: complete tiles are kept") from error
@@ -58,10 +57,18 @@ def compute_tile(path: str, digest: str, row: int, column: int) -> dict[str, Any
 
 def _facts(values: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Range and sum of the defined entries, and how many are not."""
-    defined = values[np.isfinite(values)].astype(np.float64)
-    low, high = (float(defined.min()), float(defined.max())) if defined.size else (math.inf, -math.inf)
-    facts = {"sum": float(defined.sum()), "undefined": int(values.size - defined.size)}
-    return {**facts, "min": low, "max": high} if defined.size else {**facts, "min": None, "max": None}
+    total = float(values.sum(dtype=np.float64))
+    defined = values if math.isfinite(total) else values[np.isfinite(values)]
+    if not defined.size:
+        return {"sum": 0.0, "undefined": int(values.size), "min": None, "max": None}
+    facts = {"sum": float(defined.sum(dtype=np.float64)), "undefined": int(values.size - defined.size)}
+    return {**facts, "min": float(defined.min()), "max": float(defined.max())}
+
+
+@lru_cache(maxsize=2)
+def _inputs(store: Store, block: int) -> Tensor:
+    """Tiles come row by row: their rows' inputs are those of the tile before."""
+    return store.inputs(block)
 
 
 @lru_cache(maxsize=4)
