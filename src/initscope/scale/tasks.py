@@ -22,6 +22,7 @@ POLL = 2.0  # seconds between looks at whether anybody is still there
 PATIENCE = 60.0  # seconds without any worker before giving up
 CONNECT = 10.0  # seconds for a scheduler to answer
 STARTS = 3  # attempts to start local workers
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Ctrl-C in a terminal reaches all processes; the client alone answers it, and ends the workers.
 _DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
@@ -192,8 +193,11 @@ def _client(cluster: Cluster) -> Iterator[Any]:
             return
         # A worker over its memory is ended; spilling or pausing would leave it waiting for memory that torch keeps.
         memory = {"target": False, "spill": False, "pause": False, "terminate": 1.0}
+        settings: dict[str, Any] = {f"distributed.worker.memory.{name}": value for name, value in memory.items()}
+        # One thread each. Dask would also have freed memory given back at once, which makes every tensor a new mapping.
+        settings["distributed.nanny.pre-spawn-environ"] = dict.fromkeys(_ONE_THREAD, 1)
         with (
-            dask.config.set({f"distributed.worker.memory.{name}": value for name, value in memory.items()}),
+            dask.config.set(settings),
             _start(distributed, cluster) as local,
             distributed.Client(local) as client,
         ):
