@@ -90,7 +90,7 @@ def test_photos(size: int, channels: int, epsilon: float) -> None:
 )  # fmt: skip
 def test_real_images(name: str, epsilon: float) -> None:
     folder = os.environ.get("INITSCOPE_DATA")
-    if folder is None:
+    if not folder:
         pytest.skip("INITSCOPE_DATA is not set: the folder with real image samples")
     size = 32 if name.startswith("imagenet") else None
     pairs = load_pairs(f"npz:{folder}/{name}", pairs=6, size=size, seed=1)
