@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from initscope.cli import main
+from initscope.cli import main, papers
 from initscope.papers import items, registry
 from papers.fakes import failing, item
 
@@ -105,7 +105,7 @@ def test_stand_ins_and_sizes_are_said_at_the_end_and_on_the_page(tmp_path: Path)
 
 
 def test_an_item_that_crashes_is_exit_code_1_and_the_rest_runs(tmp_path: Path, fakes: None) -> None:
-    result = run("run", "all", "--out", str(tmp_path), "--quick")
+    result = run("run", "all", "--out", str(tmp_path), "--quick", "--workers", "0")  # workers do not know the fakes
     assert result.exit_code == 1, result.output
     assert "failed: overparam/bad: ZeroDivisionError: a fault in the item" in result.stderr
     assert "2 items, 3 statements: 1 agree, 1 do not, 1 open; 1 failed" in result.stdout
@@ -149,6 +149,16 @@ def test_workers_find_what_one_process_finds(tmp_path: Path) -> None:
     assert document("run", *keys, "--quick", "--workers", "2", "--out", str(tmp_path)) == shared
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")} == written
     assert len(written) == 3
+
+
+def test_a_whole_run_has_two_workers_unless_they_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(papers, "_spread", lambda workers, scheduler: asked.append(workers))
+    monkeypatch.setattr(papers, "_run", lambda *given: [])
+    monkeypatch.setattr(papers.os, "cpu_count", lambda: 2)
+    for arguments in (["all"], ["all", "--workers", "0"], ["overparam"], [QUICK], ["all", "--scheduler", "tcp://h:1"]):
+        assert run("run", *arguments, "--quick").exit_code == 0
+    assert asked == [2, 0, 0, 0, 0]
 
 
 WRONG = {

@@ -36,7 +36,7 @@ main(prog_name="initscope")
 
 def start(tmp_path: Path, *more: str) -> subprocess.Popen[str]:
     code = SCRIPT.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
-    arguments = ["papers", "run", "all", "--out", str(tmp_path / "out"), *more]
+    arguments = ["papers", "run", "all", "--workers", "0", "--out", str(tmp_path / "out"), *more]
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

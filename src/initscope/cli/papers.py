@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +56,10 @@ def list_items(settings: Settings) -> None:
     help="Folder with files such as cifar10.npz, or a source in place of all sets, such as folder:PATH "
     "[default: $INITSCOPE_DATA, else photographs].",
 )  # fmt: skip
-@click.option("--workers", type=int, default=0, help="Processes that share the items [default: this one alone].")
+@click.option(
+    "--workers", type=int, default=None,
+    help="Processes that share the items [default: 2 for all where the scale extra is installed, else this one alone].",
+)  # fmt: skip
 @click.option("--scheduler", default=None, metavar="ADDRESS", help="A Dask scheduler whose workers share them.")
 def run(
     settings: Settings,
@@ -63,7 +68,7 @@ def run(
     quick: bool,
     full: bool,
     data: str | None,
-    workers: int,
+    workers: int | None,
     scheduler: str | None,
 ) -> None:
     """Run items (nachum2022/fig1c), all of a paper (nachum2022), or all.
@@ -79,7 +84,7 @@ def run(
     chosen = find_all(keys)
     size = "quick" if quick else "full" if full else "normal"
     plan = Plan(choose_source(data), size=size, seed=settings.seed, folder=out)
-    spread = _spread(workers, scheduler)
+    spread = _spread(_usual_workers(keys, scheduler) if workers is None else workers, scheduler)
     _announce(settings, chosen, plan)
     made = _run(settings, chosen, plan, spread)
     _print(settings, made, plan)
@@ -118,6 +123,12 @@ def _announce_replaced(settings: Settings, chosen: Sequence[Item], plan: Plan) -
         kinds = ", ".join(dict.fromkeys(f"size {found.size} with seed {found.seed}" for found in others))
         count = "1 finished item" if len(others) == 1 else f"{len(others)} finished items"
         settings.say(f"note: {count} in {plan.folder} ({kinds}) will be replaced; --out another folder keeps both")
+
+
+def _usual_workers(keys: Sequence[str], scheduler: str | None) -> int:
+    """Two for a whole run, whose long items use one core each; none where processes cannot be had."""
+    able = (os.cpu_count() or 1) > 1 and find_spec("distributed") is not None
+    return 2 if tuple(keys) == ("all",) and scheduler is None and able else 0
 
 
 def _spread(workers: int, scheduler: str | None) -> Spread | None:
