@@ -20,6 +20,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
+from peers.models import cnn, mlp
 from torch import Tensor, nn
 
 from initscope.probe import check
@@ -38,22 +39,10 @@ def resnet50() -> tuple[nn.Module, Tensor]:
     return ResNetForImageClassification(ResNetConfig(num_labels=1000)), torch.randn(8, 3, 224, 224)
 
 
-def deep_mlp() -> tuple[nn.Module, Tensor]:
-    layers = [module for _ in range(50) for module in (nn.Linear(1000, 1000), nn.ReLU())]
-    return nn.Sequential(*layers), torch.randn(64, 1000)
-
-
-def deep_cnn() -> tuple[nn.Module, Tensor]:
-    layers: list[nn.Module] = []
-    for i in range(50):
-        layers += [nn.Conv2d(3 if i == 0 else 64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)), torch.randn(16, 3, 32, 32)
-
-
 MODELS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
     "ResNet-50, 8 x 224 x 224": resnet50,
-    "50-layer MLP, width 1000, 64 samples": deep_mlp,
-    "50-layer CNN with batch norm, 64 channels, 16 x 32 x 32": deep_cnn,
+    "50-layer MLP, width 1000, 64 samples": mlp,
+    "50-layer CNN with batch norm, 64 channels, 16 x 32 x 32": cnn,
 }
 
 

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
+from matplotlib.ticker import LogLocator, NullFormatter
+
 from initscope.figures.style import BLUE, ORANGE, Picture, finish, house_style, new_figure
 
 Record = dict[str, Any]
@@ -72,8 +74,8 @@ def machine_line(records: dict[str, Record]) -> str:
 
 
 def page(records: dict[str, Record]) -> str:
-    parts = [kernel_table(records), bound_table(records), pair_table(records)]
-    tables = ["\n".join(part) for part in parts]
+    parts = [list(part) for part in (kernel_table(records), bound_table(records), pair_table(records))]
+    tables = ["\n".join(part) for part in parts if len(part) > 2]  # more than a heading
     figure = "![Seconds of initscope and of its peers](figures/peers.svg)"
     patches = [
         r["on_patches_seconds"] / statistics.median(r["ours_seconds"])
@@ -108,10 +110,13 @@ def picture(records: dict[str, Record]) -> Picture:
                 )
             axes.annotate(
                 f"{r['ratio']:.0f} times" if r["ratio"] >= 10 else f"{r['ratio']:.1f} times",
-                ((ours * peer) ** 0.5, place), (0, 4), textcoords="offset points", ha="center", fontsize=8.5,
+                (peer, place), (8, 0), textcoords="offset points", va="center", fontsize=8.5,
             )  # fmt: skip
         axes.set_xscale("log")
+        axes.margins(x=0.15)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_yticks(range(len(rows)), [f"{name}: {r['what']}" for name, r in rows.items()], fontsize=8.5)
         axes.invert_yaxis()
         axes.set_ylim(len(rows) - 0.5, -0.8)

@@ -57,14 +57,15 @@ def hooked(model: nn.Module, x: Tensor) -> float:
 
 
 def prepare(setting: dict[str, Any]) -> tuple[Callable[[], Any], Callable[[], Any], dict[str, str]]:
-    what, run = setting["what"], simulated
+    what = setting["what"]
     if what.startswith("simulate"):
         net = iscope.parse(f"{DEPTH}x(dense({WIDTH}) relu)")
         x, y = pairs()
-        if what == "simulate outputs":
-            run = lambda: iscope.simulate(net, x, y, draws=DRAWS).draws  # noqa: E731
-        elif what == "simulate weights":
-            run = lambda: iscope.simulate(net, x, y, draws=DRAWS, materialise=True).draws  # noqa: E731
+        run: Callable[[], Any] = {
+            "simulate by hand": simulated,
+            "simulate outputs": lambda: iscope.simulate(net, x, y, draws=DRAWS).draws,
+            "simulate weights": lambda: iscope.simulate(net, x, y, draws=DRAWS, materialise=True).draws,
+        }[what]
     else:
         model, batch = build(setting["model"])
         run = {

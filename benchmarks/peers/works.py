@@ -48,7 +48,7 @@ WORKS = (
     Work("W3 32", "pooled", 32, 1, "the same, 32 images", 80, blocks=(2,), rounds=2, stops=LOOPS),
     Work("W4", "pooled", 8, 5, "five conv3 + ReLU + average, 8 images", 50, blocks=(1, 2, 4), rounds=3, stops=LOOPS),
     Work("W5", "dense", 2000, 10, "ten dense + ReLU, 2000 vectors", 2.5, blocks=(250, 500, 1000),
-         stops="the product of the inputs takes more than half of the time"),
+         stops="the product of the inputs, and then the vector units as for the convolutions"),
     Work("W6 of W2", "same", 200, 10, "tangent kernel of W2", 12, "ntk", blocks=(20, 40, 100), rounds=3, stops=BOTH),
     Work("W6 of W3", "pooled", 16, 1, "tangent kernel of W3 16", 80, "ntk", blocks=(1, 2, 4), rounds=3, stops=BOTH),
     Work("W1 zero", "same", 500, 1, "zero padding, beside cnn-gp", None, padding=ZERO, peer="cnn-gp's method",

@@ -83,3 +83,7 @@ class Residual(nn.Module):
         for block in self.blocks:
             x = x + block(x)
         return x
+
+
+def noise(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

@@ -24,14 +24,8 @@ from initscope.probe.operations import Operation, operation_of, short_name
 
 INPUT = -1  # the maker of the data
 OTHER_INPUT = -2  # the maker of the model's other inputs
-_TRAINING = {
-    "dropout": 2,
-    "dropout1d": 2,
-    "dropout2d": 2,
-    "dropout3d": 2,
-    "alpha_dropout": 2,
-    "feature_alpha_dropout": 2,
-}
+_DROPOUT = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+_TRAINING, _ATTENTION_DROPOUT = 2, 4  # the places of the arguments that switch them on
 _RESHAPES = ("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel")
 _POINTWISE = ("activation", "scale", "shift", "gate", "residual")
 
@@ -246,18 +240,18 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
 
 def _without_dropout(function: str, args: Any, keywords: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The arguments of a call that drops units at random, changed so that it keeps them all."""
-    if function in _TRAINING:
-        place = _TRAINING[function]
-        if len(args) > place:
-            return (*args[:place], False, *args[place + 1 :]), keywords
-        return args, keywords | ({"train": False} if "train" in keywords else {"training": False})
-    if function == "scaled_dot_product_attention":
-        return (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args, keywords | (
-            {} if len(args) > 4 else {"dropout_p": 0.0}
-        )
-    if function == "multi_head_attention_forward" and "training" in keywords:
-        return args, keywords | {"training": False}
-    return args, keywords
+    value: bool | float = False
+    if function in _DROPOUT:
+        place, name = _TRAINING, "train" if "train" in keywords else "training"
+    elif function == "scaled_dot_product_attention":
+        place, name, value = _ATTENTION_DROPOUT, "dropout_p", 0.0
+    elif function == "multi_head_attention_forward" and "training" in keywords:
+        place, name = len(args), "training"
+    else:
+        return args, keywords
+    if len(args) > place:
+        return (*args[:place], value, *args[place + 1 :]), keywords
+    return args, keywords | {name: value}
 
 
 def _moved(function: str, args: Any, shape: tuple[int, ...], axis: int | None) -> int | None:

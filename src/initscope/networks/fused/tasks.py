@@ -241,12 +241,6 @@ def _moves(
     return np.array(rows), weights
 
 
-def _only(rows: Sequence[tuple[int, int, int]], chosen: Sequence[tuple[int, int]], column: int) -> tuple[Array, Array]:
-    """The chosen windows of one displacement of columns, each as often as it was chosen."""
-    wanted = [rows[row] for row, at in chosen if at == column]
-    return np.array(wanted), np.ones((2, len(wanted)))
-
-
 def pooled(
     stack: ConvStack,
     x: Tensor,
@@ -254,13 +248,11 @@ def pooled(
     symmetric: bool,
     progress: Progress | None,
     own: Sequence[Own] | None = None,
-    chosen: Sequence[tuple[int, int]] | None = None,
     both: bool = True,
 ) -> Tensor:
     """(n, m) float64 sums over all position pairs (any padding but reflect); symmetric: the upper triangle only.
 
     With `own` (2, n, m), the tangent kernel last, and distances before it where `has_distances`, zeros without `both`.
-    `chosen`: only these displacements, numbers in the lists of rows and of columns.
     """
     job, block = _job(stack, x, own is not None and has_distances(stack, pooled=True), own, both)
     height, width = x.shape[2:]
@@ -268,7 +260,6 @@ def pooled(
     circular = stack.padding == "circular"
     rows = displacements(height, final_height, stack.padding)
     columns = displacements(width, final_width, stack.padding)
-    used = range(len(columns)) if chosen is None else sorted({column for _, column in chosen})
     out = torch.zeros((2,) * job.tangent + (len(x), len(y)), dtype=torch.float64)
     blocks = tiles(len(x), len(y), max(1, block // 8), symmetric)  # each task packs its own displaced copies
     done = 0
@@ -286,14 +277,14 @@ def pooled(
             x_start, y_start, cols = columns[column]
             x_flat = whole or _pack_columns(left, stack, x_start, cols)
             y_flat = _pack_columns(right, stack, y_start, cols)
-            moves = _moves(rows, columns, column, circular) if chosen is None else _only(rows, chosen, column)
+            moves = _moves(rows, columns, column, circular)
             return job.sums(x_flat, y_flat, range(len(left.values)), same, moves, cols)
 
-        for part in run([partial(task, column) for column in used]):
+        for part in run([partial(task, column) for column in range(len(columns))]):
             out[..., i, j] += torch.from_numpy(part)
             done += 1
             if progress is not None:
-                progress(done, len(blocks) * len(used))
+                progress(done, len(blocks) * len(columns))
     return out
 
 
