@@ -36,6 +36,7 @@ _FILTERS = (
 _VACUOUS = "vacuous: no sine is larger than 1"
 _POWER_STEPS = 10
 _TIGHT = 1e-9  # relative distance of upper and lower bound on a norm at which the steps may stop
+_WIDE = 1 << 14  # positions; in larger images ten steps do not carry the edge to the middle, where the bound is decided
 _TILE = 512  # positions on each side of a block of pairs, which then stays in the cache
 _MOST_POSITIONS = 20_000  # where the first order over all pairs of positions is still a matter of seconds
 
@@ -190,8 +191,10 @@ def _operator(function: Callable[[Tensor], Tensor], like: Tensor) -> tuple[float
         image = function(vector)
         least = float(image.square().sum() / vector.square().sum())  # Rayleigh's quotient, a lower bound
         after = adjoint(function, image, like)
-        best = min(best, float(torch.where(vector > 0, after / vector, 0.0).max()))
-        if best <= least * (1 + _TIGHT):
+        most = float(torch.where(vector > 0, after / vector, 0.0).max())
+        stays = most >= best and like.numel() > _WIDE
+        best = min(best, most)
+        if best <= least * (1 + _TIGHT) or stays:
             break
         vector = after / after.max()
     return math.sqrt(best), disjoint
