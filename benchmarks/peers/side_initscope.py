@@ -6,6 +6,7 @@ import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
+import numba  # noqa: F401 - a library, as JAX is the peer's: held before memory is measured
 import numpy as np
 import torch
 from serve import serve

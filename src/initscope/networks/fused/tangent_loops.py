@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
-from numba.extending import overload
 
 from initscope.networks.fused.loops import (
     BLOCK,
@@ -34,34 +32,9 @@ from initscope.networks.fused.loops import (
     sum_taps,
     total,
 )
-from initscope.networks.fused.psi import SLOPES_32, SLOPES_64
+from initscope.networks.fused.one_layer import one_layer_sum, psi_slope
 
-_S0, _S1, _S2, _S3, _S4, _S5, _S6 = (np.float32(c) for c in SLOPES_32)
-_D0, _D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8, _D9, _D10, _D11, _D12, _D13, _D14, _D15, _D16 = SLOPES_64
 Scratch = tuple[Array, Array, Array, Array, Array, Array]
-_HALF, _ONE = np.float32(0.5), np.float32(1)
-
-
-def psi_slope(u: Any) -> Any:
-    """`psi'(u) = (4/pi) asin √u` for u in [0, 1]; only callable from compiled code."""
-    raise NotImplementedError
-
-
-@overload(psi_slope)
-def _psi_slope_for(u: Any) -> Any:
-    def single(u: Any) -> Any:
-        m = min(u, _ONE - u)
-        h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * (_S5 + m * _S6)))))
-        return _ONE - np.copysign(_ONE - np.sqrt(m) * h, _HALF - u)  # without a choice: √m h, or 2 - √m h
-
-    def double(u: Any) -> Any:
-        m = min(u, 1.0 - u)
-        h = _D8 + m * (_D9 + m * (_D10 + m * (_D11 + m * (_D12 + m * (_D13 + m * (_D14 + m * (_D15 + m * _D16)))))))
-        h = _D0 + m * (_D1 + m * (_D2 + m * (_D3 + m * (_D4 + m * (_D5 + m * (_D6 + m * (_D7 + m * h)))))))
-        low = np.sqrt(m) * h
-        return low if u <= 0.5 else 2.0 - low
-
-    return single if u == numba.types.float32 else double
 
 
 @compiled
@@ -152,7 +125,7 @@ def window_sums(
             sum_taps(columns, 0, 1, size, box, n)
             sum_taps(t_columns, 0, 1, size, t_box, n)
             xs, ts, step = box, t_box, box.shape[0] // 3
-        a_at, b_at = (i * depth + layer) * shape[3] + left, (j * depth + layer) * shape[4] + right
+        a_at, b_at = (i * (depth + 1) + layer) * shape[3] + left, (j * (depth + 1) + layer) * shape[4] + right
         law = fields(laws[layer])
         share = laws[layer, 10], laws[layer, 11]
         if last:
@@ -176,11 +149,18 @@ def pair_sums(
         np.zeros(size, x.dtype), np.zeros(size, x.dtype), np.zeros(size, x.dtype), np.zeros(size, x.dtype),
         np.zeros(3 * size, x.dtype), np.zeros(3 * size, x.dtype),
     )  # fmt: skip
+    law, factor = fields(laws[0]), laws[0, 10]
+    simple = taps.shape[0] == 1 and taps[0] == 3 and frame[5] == 0 and factor != 0 and laws[0, 11] == 0
     for first in range(span[2], span[3], tile):
         for i in range(span[0], span[1]):
             start = max(first, i) if span[4] else first
             for j in range(start, min(first + tile, span[3])):
                 own = 1 if span[4] and i == j else 0
+                if simple:
+                    out[1, i - span[0], j] += one_layer_sum(
+                        x, x_norms, y, y_norms, i, j, shifts, weights[own], shape, frame, law, factor, scratch[0], scratch[2]
+                    )  # fmt: skip
+                    continue
                 for s in range(shifts.shape[0]):
                     if weights[own, s] == 0.0:
                         continue

@@ -41,7 +41,10 @@ DENSE_ROWS = 512
 
 @dataclass(frozen=True)
 class Side:
-    """One set of images before packing: values (n, c, h, w) and |a| before each activation, (n, layers, h, w)."""
+    """One set of images before packing: values (n, c, h, w), and |a| before each activation and 1/|a| of the last,
+
+    (n, layers + 1, h, w).
+    """
 
     values: Array
     norms: Array
@@ -49,7 +52,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Packed:
-    """Flat images with a common stride: (n, c, size) and (n, layers, size)."""
+    """Flat images with a common stride: (n, c, size) and (n, layers + 1, size)."""
 
     values: Array
     norms: Array
@@ -83,14 +86,17 @@ def law_table(laws: Sequence[Law], dtype: Any, own: Sequence[Own] | None = None)
 def image_bytes(stack: ConvStack, channels: int, height: int, width: int, itemsize: int) -> int:
     """Bytes of one packed image."""
     flat = (height + 2 * stack.border) * (width + 2 * stack.border) + 8 * loops.CHUNK
-    return (channels + len(stack.kernels)) * flat * itemsize
+    return (channels + len(stack.kernels) + 1) * flat * itemsize
 
 
 def _side(stack: ConvStack, x: Tensor) -> Side:
     """Norms of every layer beside the values; smaller (valid) layers lie in the top left corner."""
-    norms = torch.zeros(len(x), len(stack.kernels), *x.shape[2:], dtype=x.dtype)
+    depth = len(stack.kernels)
+    norms = torch.zeros(len(x), depth + 1, *x.shape[2:], dtype=x.dtype)
     for layer, a in enumerate(layer_norms(stack, x)[1]):
         norms[:, layer, : a.shape[1], : a.shape[2]] = a
+    last = norms[:, depth - 1]
+    norms[:, depth] = torch.where(last > torch.finfo(x.dtype).tiny, 1 / last, 0.0)
     return Side(x.contiguous().numpy(), norms.numpy())
 
 
@@ -164,7 +170,8 @@ class Job:
         )
         taps = np.array(self.stack.kernels)
         pair_sums = tangent_loops.pair_sums if self.tangent else windows.pair_sums
-        shape = np.array([x.values.shape[1], *(side.shape[2] for side in (x.values, y.values, x.norms, y.norms))])
+        sizes = (side.shape[2] for side in (x.values, y.values, x.norms, y.norms))
+        shape = np.array([x.values.shape[1], *sizes, moves[0][:, 2].max()])
         pair_sums(
             x.values.reshape(-1), x.norms.reshape(-1), y.values.reshape(-1), y.norms.reshape(-1), span, *moves, shape,
             self.frame(width), taps, self.laws, out,

@@ -10,15 +10,16 @@ from initscope.networks.fused.loops import (
     VALID,
     Array,
     activate,
+    activate_sum,
     combine,
     compiled,
     fields,
     fill_border,
-    plain_sum,
     rounded,
     sum_taps,
     total,
 )
+from initscope.networks.fused.one_layer import one_layer_sum
 
 
 @compiled
@@ -28,8 +29,9 @@ def window_sum(
 ) -> float:  # fmt: skip
     """Sum over the positions of one window of X after the last layer.
 
-    x, x_norms, y, y_norms: flat; shape: channels, then sizes: of a channel of x, of y, of norms of x, of y. frame: width, stride,
-    border, padding, distance. scratch: state, columns, box, the last followed by two sizes of zeros.
+    x, x_norms, y, y_norms: flat, norms those of all layers and the inverse ones of the last; shape: channels, then sizes: of a
+    channel of x, of y, of norms of x, of y. frame: width, stride, border, padding, distance. scratch: state, columns, box, the
+    last followed by two sizes of zeros.
     """
     width, stride, border, padding, distance = frame[0], frame[1], frame[2], frame[3], frame[4] != 0
     channels, x_size, y_size, depth = shape[0], shape[1], shape[2], taps.shape[0]
@@ -50,15 +52,16 @@ def window_sum(
                 fill_border(state, rows, cols, stride, border, padding)
         n = rounded(rows * stride)
         sum_taps(state, corner, stride, size, columns, n + CHUNK * ((size + CHUNK - 2) // CHUNK))
-        a_at, b_at = (i * depth + layer) * shape[3] + left, (j * depth + layer) * shape[4] + right
+        a_at, b_at = (i * (depth + 1) + layer) * shape[3] + left, (j * (depth + 1) + layer) * shape[4] + right
         law = fields(laws[layer])
+        if layer == depth - 1 and laws[layer, 2] == 0 and not distance and size == 3:  # |a| = 0 between the rows
+            over = a_at + shape[3], b_at + shape[4]
+            return activate_sum(columns, x_norms, a_at, over[0], y_norms, b_at, over[1], law, rows * stride)
         if size == 3:
             activate(columns, 0, 1, x_norms, a_at, y_norms, b_at, law, distance, state, origin, n)
         else:
             sum_taps(columns, 0, 1, size, box, n)
             activate(box, 0, box.shape[0] // 3, x_norms, a_at, y_norms, b_at, law, distance, state, origin, n)
-    if laws[depth - 1, 2] == 0 and not distance:
-        return plain_sum(state, origin, rows * stride)  # |a| = 0 between the rows
     return total(state, origin, rows, cols, stride)
 
 
@@ -75,11 +78,18 @@ def pair_sums(
     stride, tile = frame[1], span[5]
     size = shape[1] + 2 * stride + 8 * CHUNK
     scratch = np.zeros(size, x.dtype), np.zeros(size, x.dtype), np.zeros(3 * size, x.dtype)
+    law = fields(laws[0])
+    simple = taps.shape[0] == 1 and taps[0] == 3 and law[2] == 0 and frame[4] == 0
     for first in range(span[2], span[3], tile):
         for i in range(span[0], span[1]):
             start = max(first, i) if span[4] else first
             for j in range(start, min(first + tile, span[3])):
                 own = 1 if span[4] and i == j else 0
+                if simple:
+                    out[i - span[0], j] += one_layer_sum(
+                        x, x_norms, y, y_norms, i, j, shifts, weights[own], shape, frame, law, law[7], scratch[0], scratch[1]
+                    )  # fmt: skip
+                    continue
                 for s in range(shifts.shape[0]):
                     if weights[own, s] == 0.0:
                         continue
