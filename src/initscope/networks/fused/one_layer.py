@@ -26,27 +26,27 @@ from initscope.networks.fused.psi import SLOPES_32, SLOPES_64
 
 _S0, _S1, _S2, _S3, _S4, _S5, _S6 = (np.float32(c) for c in SLOPES_32)
 _D0, _D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8, _D9, _D10, _D11, _D12, _D13, _D14, _D15, _D16 = SLOPES_64
-_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
+_HALF, _ONE = np.float32(0.5), np.float32(1)
 STRIP = 16  # rows of a strip; times an even stride they are a multiple of CHUNK
 
 
 def psi_slope(u: Any) -> Any:
-    """`psi'(u) = (4/pi) asin √u` for u in [0, 1] but for rounding; only callable from compiled code."""
+    """`psi'(u) = (4/pi) asin √u` for u in [0, 1], with the root that `psi` has; only callable from compiled code."""
     raise NotImplementedError
 
 
 @overload(psi_slope)
 def _psi_slope_for(u: Any) -> Any:
     def single(u: Any) -> Any:
-        m = max(min(u, _ONE - u), _ZERO)
+        m = min(u, _ONE - u)
         h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * (_S5 + m * _S6)))))
-        return _ONE - np.copysign(_ONE - np.sqrt(m) * h, _HALF - u)  # without a choice: √m h, or 2 - √m h
+        return _ONE - np.copysign(_ONE - np.sqrt(abs(m)) * h, _HALF - u)  # without a choice: √m h, or 2 - √m h
 
     def double(u: Any) -> Any:
-        m = max(min(u, 1.0 - u), 0.0)
+        m = min(u, 1.0 - u)
         h = _D8 + m * (_D9 + m * (_D10 + m * (_D11 + m * (_D12 + m * (_D13 + m * (_D14 + m * (_D15 + m * _D16)))))))
         h = _D0 + m * (_D1 + m * (_D2 + m * (_D3 + m * (_D4 + m * (_D5 + m * (_D6 + m * (_D7 + m * h)))))))
-        low = np.sqrt(m) * h
+        low = np.sqrt(abs(m)) * h
         return low if u <= 0.5 else 2.0 - low
 
     return single if u == numba.types.float32 else double
@@ -58,19 +58,20 @@ def tangent_sum(
     distance: bool, n: int,
 ) -> float:  # fmt: skip
     """Sum over n places of the tangent kernel behind a first layer without bias; see `activate_sum`, `tangent_loops`."""
-    scale, shift, alpha, half, bend, one, result = law[0], law[1], law[2], law[5], law[3] * law[5], law[8], 0.0
+    scale, shift, alpha, half, bend = law[0], law[1], law[2], law[5], law[3] * law[5]
+    zero, one, result = law[7], law[8], 0.0
     for start in range(0, n, BLOCK):
-        part, x0, x1, x2 = law[7], np.uint64(start), np.uint64(start + 1), np.uint64(start + 2)
+        part, x0, x1, x2 = zero, np.uint64(start), np.uint64(start + 1), np.uint64(start + 2)
         left, right = np.uint64(a_at + start), np.uint64(b_at + start)
         by_left, by_right = np.uint64(over_a + start), np.uint64(over_b + start)
         for i in range(np.uint64(min(BLOCK, n - start))):
             value = scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift
             if distance:
                 gap = a[left + i] - b[right + i]
-                u = half * ratio(value - gap * gap, a[by_left + i], b[by_right + i])
+                u = min(max(half * ratio(value - gap * gap, a[by_left + i], b[by_right + i]), zero), one)
                 cos = one - u - u
             else:
-                cos = ratio(value, a[by_left + i], b[by_right + i])
+                cos = min(max(ratio(value, a[by_left + i], b[by_right + i]), -one), one)
                 u = (one + cos) * half
             part += (a[left + i] * b[right + i]) * cos * (alpha + bend * psi_slope(u))
         result += np.float64(part)
