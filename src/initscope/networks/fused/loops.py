@@ -233,16 +233,17 @@ def _source(index: int, size: int, padding: int) -> int:
 @compiled
 def fill_border(x: Array, rows: int, cols: int, stride: int, border: int, padding: int) -> None:
     """Write the `border` columns and rows around the rows x cols window that starts at (border, border)."""
-    for row in range(border, border + rows):
-        start = row * stride + border
-        for t in range(border):
+    for t in range(border):
+        before, after = _source(-1 - t, cols, padding), _source(cols + t, cols, padding)
+        for row in range(border, border + rows):
+            start = row * stride + border
             left, right = start - 1 - t, start + cols + t
             if padding == ZERO:
                 x[left] = 0
                 x[right] = 0
             else:
-                x[left] = x[start + _source(-1 - t, cols, padding)]
-                x[right] = x[start + _source(cols + t, cols, padding)]
+                x[left] = x[start + before]
+                x[right] = x[start + after]
     for t in range(border):
         above, below = (border - 1 - t) * stride, (border + rows + t) * stride
         if padding == ZERO:
