@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -59,3 +64,23 @@ def test_patches_too_small_for_their_products_count_as_zeros() -> None:
     assert bool(found.isfinite().all())
     assert float(found[0, 0]) == 0
     assert float(found[1, 1]) > 0.1
+
+
+_DIGITS = """
+import torch, initscope as iscope
+x = torch.randn(5, 2, 6, 7, generator=torch.Generator().manual_seed(0))
+for text in ("2x(dense relu) dense(1)", "2x(conv3 relu) gap", "conv3 relu gap"):
+    net = iscope.parse(text)
+    print(iscope.kernel(net, x).tolist(), iscope.tangent_kernel(net, x).tolist())
+"""
+
+
+@pytest.mark.slow
+def test_loops_read_from_the_disk_give_the_digits_of_those_just_compiled(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _DIGITS]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    )
+    assert any(tmp_path.rglob("*.nbc"))
+    assert first == second

@@ -30,17 +30,24 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {
 _IN_ORDER: dict[str, Any] = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
 
 
-def compiled(function: F, options: dict[str, Any] = _OPTIONS) -> F:
-    """Compile, and keep the result on disk where some folder is writable."""
-    try:
-        return cast(F, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # neither the package folder nor the user's cache folder can be written
-        return cast(F, numba.njit(**options)(function))
+def compiled(function: F) -> F:
+    """Compile a step of the loops, together with the loop that calls it."""
+    return cast(F, numba.njit(**_OPTIONS)(function))
 
 
 def in_order(function: F) -> F:
-    """Compile what must be computed as it is written, where another order could leave the range of float32."""
-    return compiled(function, _IN_ORDER)
+    """Compile what must be computed as it is written: another order could leave the range of float32, and the compiler may
+    choose another one for what is kept on disk than for what it runs at once.
+    """
+    return cast(F, numba.njit(**_IN_ORDER)(function))
+
+
+def kept(function: F) -> F:
+    """Compile a whole loop with its steps, and keep the result on disk where some folder is writable."""
+    try:
+        return cast(F, numba.njit(cache=True, **_OPTIONS)(function))
+    except RuntimeError:  # neither the package folder nor the user's cache folder can be written
+        return compiled(function)
 
 
 _S0, _S1, _S2, _S3, _S4, _S5 = (np.float32(c) for c in COEFFICIENTS_32)
@@ -108,7 +115,7 @@ def distance_angle(value: Any, a: Any, b: Any, law: tuple[Any, ...]) -> Any:
     return min(max(law[5] * ((value - gap * gap) / max(a * b, law[9])), law[7]), law[8])
 
 
-@compiled
+@in_order
 def activate(
     x: Array, at: int, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...], distance: bool,
     out: Array, to: int, n: int,

@@ -18,7 +18,8 @@ from initscope.networks.fused.loops import (
     activate_sum,
     combine,
     compiled,
-    ratio,
+    cosine,
+    distance_angle,
     rounded,
     sum_taps,
 )
@@ -53,27 +54,28 @@ def _psi_slope_for(u: Any) -> Any:
 
 
 @compiled
+def angle(value: Any, a: Any, b: Any, law: tuple[Any, ...], distance: bool) -> Any:
+    """u: of a distance sin²(t/2), of a product cos²(t/2)."""
+    return distance_angle(value, a, b, law) if distance else (law[8] + cosine(value, a * b, law)) * law[5]
+
+
+@compiled
 def tangent_sum(
-    x: Array, a: Array, a_at: int, over_a: int, b: Array, b_at: int, over_b: int, law: tuple[Any, ...], factor: Any,
-    distance: bool, n: int,
+    x: Array, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...], factor: Any, distance: bool, n: int
 ) -> float:  # fmt: skip
-    """Sum over n places of the tangent kernel behind a first layer without bias; see `activate_sum`, `tangent_loops`."""
-    scale, shift, alpha, half, bend = law[0], law[1], law[2], law[5], law[3] * law[5]
-    zero, one, result = law[7], law[8], 0.0
+    """Sum over n places of the tangent kernel behind a first layer of 3 taps without bias; see `tangent_loops`.
+
+    Divided, not multiplied by inverse norms as in `activate_sum`: terms of both signs leave fewer digits.
+    """
+    scale, shift, alpha, bend, one, result = law[0], law[1], law[2], law[3] * law[5], law[8], 0.0
     for start in range(0, n, BLOCK):
-        part, x0, x1, x2 = zero, np.uint64(start), np.uint64(start + 1), np.uint64(start + 2)
-        left, right = np.uint64(a_at + start), np.uint64(b_at + start)
-        by_left, by_right = np.uint64(over_a + start), np.uint64(over_b + start)
+        part, x0, x1, x2 = law[7], np.uint64(start), np.uint64(start + 1), np.uint64(start + 2)
+        a0, b0 = np.uint64(a_at + start), np.uint64(b_at + start)
         for i in range(np.uint64(min(BLOCK, n - start))):
-            value = scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift
-            if distance:
-                gap = a[left + i] - b[right + i]
-                u = min(max(half * ratio(value - gap * gap, a[by_left + i], b[by_right + i]), zero), one)
-                cos = one - u - u
-            else:
-                cos = min(max(ratio(value, a[by_left + i], b[by_right + i]), -one), one)
-                u = (one + cos) * half
-            part += (a[left + i] * b[right + i]) * cos * (alpha + bend * psi_slope(u))
+            left, right = a[a0 + i], b[b0 + i]
+            u = angle(scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift, left, right, law, distance)
+            cos = one - u - u if distance else u + u - one
+            part += (left * right) * cos * (alpha + bend * psi_slope(u))
         result += np.float64(part)
     return np.float64(factor) * result
 
@@ -101,10 +103,10 @@ def one_layer_sum(
             combine(x, x_at, x_size, y, y_at, y_size, channels, distance, state, rounded((rows + 2) * stride))
             sum_taps(state, 0, stride, 3, columns, n + CHUNK)
             a_at, b_at = 2 * i * shape[3] + left, 2 * j * shape[4] + right
-            over_a, over_b = a_at + shape[3], b_at + shape[4]
             if tangent:
-                part = tangent_sum(columns, x_norms, a_at, over_a, y_norms, b_at, over_b, law, factor, distance, places)
+                part = tangent_sum(columns, x_norms, a_at, y_norms, b_at, law, factor, distance, places)
             else:
+                over_a, over_b = a_at + shape[3], b_at + shape[4]
                 part = activate_sum(columns, x_norms, a_at, over_a, y_norms, b_at, over_b, law, places)
             result += weights[s] * part
     return result

@@ -23,27 +23,21 @@ from initscope.networks.fused.loops import (
     Array,
     combine,
     compiled,
-    cosine,
-    distance_angle,
     fields,
     fill_border,
+    in_order,
+    kept,
     psi,
     rounded,
     sum_taps,
     total,
 )
-from initscope.networks.fused.one_layer import one_layer_sum, psi_slope
+from initscope.networks.fused.one_layer import angle, one_layer_sum, psi_slope
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array]
 
 
-@compiled
-def angle(value: Any, a: Any, b: Any, law: tuple[Any, ...], distance: bool) -> Any:
-    """u: of a distance sin²(t/2), of a product cos²(t/2)."""
-    return distance_angle(value, a, b, law) if distance else (law[8] + cosine(value, a * b, law)) * law[5]
-
-
-@compiled
+@in_order
 def activate_both(
     x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
     share: tuple[Any, ...], distance: bool, out: Array, t_out: Array, to: int, n: int,
@@ -63,7 +57,7 @@ def activate_both(
         out[here + i] = alpha * value + gamma * ((left * right) * psi(u))
 
 
-@compiled
+@in_order
 def activate_tangent(
     x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
     share: tuple[Any, ...], distance: bool, first: bool, t_out: Array, to: int, n: int,
@@ -137,7 +131,7 @@ def window_sums(
     return total(state, origin, rows, cols, stride), total(tangent, origin, rows, cols, stride)
 
 
-@compiled
+@kept
 def pair_sums(
     x: Array, x_norms: Array, y: Array, y_norms: Array, span: Array, shifts: Array, weights: Array,
     shape: Array, frame: Array, taps: Array, laws: Array, out: Array,
@@ -172,7 +166,7 @@ def pair_sums(
                     out[1, i - span[0], j] += weights[own, s] * tangent
 
 
-@compiled
+@kept
 def dense_rows(gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, out: Array) -> None:
     """As `windows.dense_rows`, into out (2, r, m)."""
     m = gram.shape[1]

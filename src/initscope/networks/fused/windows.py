@@ -15,6 +15,7 @@ from initscope.networks.fused.loops import (
     compiled,
     fields,
     fill_border,
+    kept,
     rounded,
     sum_taps,
     total,
@@ -65,7 +66,7 @@ def window_sum(
     return total(state, origin, rows, cols, stride)
 
 
-@compiled
+@kept
 def pair_sums(
     x: Array, x_norms: Array, y: Array, y_norms: Array, span: Array, shifts: Array, weights: Array,
     shape: Array, frame: Array, taps: Array, laws: Array, out: Array,
@@ -99,7 +100,7 @@ def pair_sums(
                     )  # fmt: skip
 
 
-@compiled
+@kept
 def dense_rows(gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, out: Array) -> None:
     """All dense layers on rows of products or distances: gram, out (r, m), norms (layers, r) and (layers, size).
 
