@@ -53,9 +53,13 @@ class MeasuredWeights(WeightLaw):
     @cached_property
     def tap_variances(self) -> Tensor | None:
         """Relative to their mean; None if they are equal but for sampling noise."""
-        if self.weight.ndim != 4 or self.centres_filters or self.weight[0, 0].numel() == 1:
+        if self.weight.ndim != 4 or self.weight[0, 0].numel() == 1 or self.second_moment == 0 or self.centres_filters:
             return None
-        square = self.weight.detach().flatten(0, 1).flatten(1).square()
+        weight = self.weight.detach().flatten(0, 1).flatten(1)
+        weight = weight if weight.dtype == torch.float64 else weight.float()
+        square = (
+            weight / math.sqrt(self.second_moment)
+        ).square_()  # near 1: fourth powers stay in the range of float32
         count = len(square)
         mean = square.new_full((1, count), 1 / count)  # as a product: a sum along the first axis is slower
         each, fourth = (mean @ square).double()[0], (mean @ square.square_()).double()[0]

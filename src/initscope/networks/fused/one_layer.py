@@ -1,6 +1,6 @@
-"""One layer of 3 x 3 taps and nothing behind it but the mean: no state is kept, only sums. Half the time of the general loops.
+"""One layer of 3 x 3 taps and nothing behind it but the mean: no state is kept, only sums.
 
-What the tangent kernel needs of `psi` is here as well.
+What the tangent kernel needs of `psi` and of angles is here as well, for these sums and for `tangent_loops`.
 """
 
 from __future__ import annotations
