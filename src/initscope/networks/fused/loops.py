@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numba.extending import overload
 
+from initscope.networks.fused.lanes import LANES, added, apart, first, is_single, load, spread, store
 from initscope.networks.fused.psi import COEFFICIENTS_32, COEFFICIENTS_64
 
 CHUNK = 32
@@ -42,6 +43,20 @@ def in_order(function: F) -> F:
     return cast(F, numba.njit(**_IN_ORDER)(function))
 
 
+def by_quantity(make: Callable[[bool], Any]) -> Any:
+    """A step that is made for products and for distances: its first argument says which, its loop need not ask.
+
+    Each is kept apart from what calls it, or no constant would stay in a register.
+    """
+    product, difference = make(False), make(True)
+
+    @compiled
+    def either(distance: bool, *rest: Any) -> Any:
+        return difference(*rest) if distance else product(*rest)
+
+    return either
+
+
 def kept(function: F) -> F:
     """Compile a whole loop with its steps, and keep the result on disk where some folder is writable."""
     try:
@@ -56,7 +71,7 @@ _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
 def psi(u: Any) -> Any:
-    """`psi(u) = [sin t - t cos t] / pi`, `u = sin²(t/2)` in [0, 1] but for rounding; only callable from compiled code."""
+    """`psi(u) = [sin t - t cos t] / pi`, `u = sin²(t/2)` in [0, 1] but for rounding; of lanes, in compiled code."""
     raise NotImplementedError
 
 
@@ -66,20 +81,20 @@ def _psi_for(u: Any) -> Any:
         v = _ONE - u
         m = min(u, v)
         h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * _S5))))
-        return max(u - v, _ZERO) + m * np.sqrt(abs(m)) * h
+        return max(u - v, _ZERO) + (m * np.sqrt(abs(m))) * h
 
     def double(u: Any) -> Any:
         v = 1.0 - u
         m = min(u, v)
         h = _D7 + m * (_D8 + m * (_D9 + m * (_D10 + m * (_D11 + m * (_D12 + m * (_D13 + m * (_D14 + m * _D15)))))))
         h = _D0 + m * (_D1 + m * (_D2 + m * (_D3 + m * (_D4 + m * (_D5 + m * (_D6 + m * h))))))
-        return max(u - v, 0.0) + m * np.sqrt(abs(m)) * h
+        return max(u - v, 0.0) + (m * np.sqrt(abs(m))) * h
 
-    return single if u == numba.types.float32 else double
+    return single if is_single(u) else double
 
 
 def rhat(rho: Any) -> Any:
-    """`psi((1 + rho)/2)`, the normalised dual of ReLU, rho in [-1, 1] but for rounding; only callable from compiled code."""
+    """`psi((1 + rho)/2)`, the normalised dual of ReLU, rho in [-1, 1] but for rounding; of lanes, in compiled code."""
     raise NotImplementedError
 
 
@@ -88,12 +103,12 @@ def _rhat_for(rho: Any) -> Any:
     def single(rho: Any) -> Any:
         m = _HALF - _HALF * abs(rho)
         h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * _S5))))
-        return max(rho, _ZERO) + m * np.sqrt(abs(m)) * h
+        return max(rho, _ZERO) + (m * np.sqrt(abs(m))) * h
 
     def double(rho: Any) -> Any:
         return psi(0.5 + 0.5 * rho)
 
-    return single if rho == numba.types.float32 else double
+    return single if is_single(rho) else double
 
 
 @compiled
@@ -102,13 +117,13 @@ def fields(law: Array) -> tuple[Any, ...]:
     return law[0], law[1], law[2], law[3], law[4], law[5], law[6], law[7], law[8], law[9]
 
 
-@compiled
+@in_order
 def cosine(value: Any, ab: Any, law: tuple[Any, ...]) -> Any:
     """rho of a product; ab = |a||b|."""
     return min(max(value / max(ab, law[9]), -law[8]), law[8])
 
 
-@compiled
+@in_order
 def distance_angle(value: Any, a: Any, b: Any, law: tuple[Any, ...]) -> Any:
     """`u = sin²(t/2)` of a squared distance: what exceeds the difference of the norms, by 4|a||b|."""
     gap = a - b
@@ -116,55 +131,67 @@ def distance_angle(value: Any, a: Any, b: Any, law: tuple[Any, ...]) -> Any:
 
 
 @in_order
-def activate(
-    x: Array, at: int, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...], distance: bool,
-    out: Array, to: int, n: int,
-) -> None:  # fmt: skip
+def three(x: Array, at: Any, step: Any) -> Any:
+    """`x[at] + x[at + step] + x[at + 2 step]`, of lanes."""
+    return load(x, at) + load(x, at + step) + load(x, at + step + step)
+
+
+@by_quantity
+def activate(distance: bool) -> Any:
     """One layer, n places: `v = scale (x[p] + x[p + step] + x[p + 2 step]) + shift`, `out = alpha v + gamma |a||b| psi(u)`.
 
-    All arrays are flat, with the place where they begin: slices would be counted references, which cost more than a row. Unsigned
-    places: numba would look at the sign of others in the loop.
+    All arrays are flat, with the place where they begin: slices would be counted references, which cost more than a row. n is a
+    multiple of CHUNK; unsigned places: numba would look at the sign of others in the loop.
     """
-    x0, x1, x2, here = np.uint64(at), np.uint64(at + step), np.uint64(at + 2 * step), np.uint64(to)
-    left, right = np.uint64(a_at), np.uint64(b_at)
-    scale, shift, alpha, gamma = law[0], law[1], law[2], law[3]
-    if distance:
-        for i in range(np.uint64(n)):
-            value = scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift
-            u = distance_angle(value, a[left + i], b[right + i], law)
-            out[here + i] = alpha * value + gamma * ((a[left + i] * b[right + i]) * psi(u))
-    else:
-        for i in range(np.uint64(n)):
-            value = scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift
-            ab = a[left + i] * b[right + i]
-            out[here + i] = alpha * value + gamma * (ab * rhat(cosine(value, ab, law)))
+
+    @in_order
+    def step(
+        x: Array, at: int, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
+        out: Array, to: int, n: int,
+    ) -> None:  # fmt: skip
+        apart()
+        start, by, here = np.uint64(at), np.uint64(step), np.uint64(to)
+        left, right = np.uint64(a_at), np.uint64(b_at)
+        scale, shift, alpha, gamma = law[0], law[1], law[2], law[3]
+        for i in range(np.uint64(0), np.uint64(n), LANES):
+            value = scale * three(x, start + i, by) + shift
+            a_here, b_here = load(a, left + i), load(b, right + i)
+            ab = a_here * b_here
+            bent = psi(distance_angle(value, a_here, b_here, law)) if distance else rhat(cosine(value, ab, law))
+            store(out, here + i, alpha * value + gamma * (ab * bent))
+
+    return step
 
 
 @in_order
-def ratio(value: Any, a: Any, b: Any) -> Any:
-    """value/(|a||b|) from 1/|a| and 1/|b|, 0 for zero vectors; `value` has at most the size of |a||b|."""
-    return (value * a) * b
+def _product_term(x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], i: Any) -> Any:
+    """`|a||b| rhat(rho)` of lanes from 3 taps of what `scaled_taps` gives."""
+    rho = (three(x, i, np.uint64(1)) * load(a, places[1] + i)) * load(b, places[3] + i)
+    return (load(a, places[0] + i) * load(b, places[2] + i)) * rhat(rho)
+
+
+@in_order
+def activate_sum(x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], n: int) -> float:
+    """Sum over n places of what `activate` gives for products of 3 taps with alpha = 0: no division, nothing is written.
+
+    x is of `scaled_taps`; places: where |a|, 1/|a|, |b|, 1/|b| begin, the inverse 0 for zero vectors. Blocks in the type of x,
+    the rest in float64.
+    """
+    apart()
+    result, whole = 0.0, n - n % int(LANES)
+    for start in range(0, whole, BLOCK):
+        part = spread(law[7])
+        for i in range(np.uint64(start), np.uint64(min(start + BLOCK, whole)), LANES):
+            part = part + _product_term(x, a, b, places, law, i)
+        result += np.float64(added(part))
+    rest = first(_product_term(x, a, b, places, law, np.uint64(whole)), n - whole)
+    return np.float64(law[3]) * (result + np.float64(added(rest)))
 
 
 @compiled
-def activate_sum(
-    x: Array, a: Array, a_at: int, over_a: int, b: Array, b_at: int, over_b: int, law: tuple[Any, ...], n: int
-) -> float:  # fmt: skip
-    """Sum over n places of what `activate` gives for products of 3 taps with alpha = 0: no division, nothing is written.
-
-    1/|a| begins at over_a of a. Blocks in the type of x, the rest in float64.
-    """
-    scale, shift, result = law[0], law[1], 0.0
-    for start in range(0, n, BLOCK):
-        part, x0, x1, x2 = law[7], np.uint64(start), np.uint64(start + 1), np.uint64(start + 2)
-        left, right = np.uint64(a_at + start), np.uint64(b_at + start)
-        by_left, by_right = np.uint64(over_a + start), np.uint64(over_b + start)
-        for i in range(np.uint64(min(BLOCK, n - start))):
-            value = scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift
-            rho = ratio(value, a[by_left + i], b[by_right + i])
-            part += (a[left + i] * b[right + i]) * rhat(rho)
-        result += np.float64(part)
-    return np.float64(law[3]) * result
+def norm_places(a_at: int, a_size: int, b_at: int, b_size: int) -> tuple[Any, ...]:
+    """Where |a|, 1/|a|, |b| and 1/|b| of the last layer begin; the inverse ones lie behind the others."""
+    return np.uint64(a_at), np.uint64(a_at + a_size), np.uint64(b_at), np.uint64(b_at + b_size)
 
 
 @compiled
@@ -183,34 +210,35 @@ def plain_sum(x: Array, at: int, n: int) -> float:
     return result
 
 
-@compiled
-def combine(
-    x: Array, x_at: int, x_size: int, y: Array, y_at: int, y_size: int, channels: int, distance: bool,
-    out: Array, n: int,
-) -> None:  # fmt: skip
+@by_quantity
+def combine(distance: bool) -> Any:
     """Sum over channels, x_size and y_size apart, of `x y` or of `(x - y)²`."""
-    count = np.uint64(n)
-    if channels == 3:  # one pass for colour images
-        x0, x1, x2 = np.uint64(x_at), np.uint64(x_at + x_size), np.uint64(x_at + 2 * x_size)
-        y0, y1, y2 = np.uint64(y_at), np.uint64(y_at + y_size), np.uint64(y_at + 2 * y_size)
-        if distance:
-            for p in range(count):
-                g0, g1, g2 = x[x0 + p] - y[y0 + p], x[x1 + p] - y[y1 + p], x[x2 + p] - y[y2 + p]
-                out[p] = g0 * g0 + g1 * g1 + g2 * g2
-        else:
-            for p in range(count):
-                out[p] = x[x0 + p] * y[y0 + p] + x[x1 + p] * y[y1 + p] + x[x2 + p] * y[y2 + p]
-        return
-    out[:n] = 0
-    for c in range(channels):
-        left, right = np.uint64(x_at + c * x_size), np.uint64(y_at + c * y_size)
-        if distance:
-            for p in range(count):
-                gap = x[left + p] - y[right + p]
-                out[p] += gap * gap
-        else:
-            for p in range(count):
-                out[p] += x[left + p] * y[right + p]
+
+    @in_order
+    def joint(x: Array, p: Any, y: Array, q: Any) -> Any:
+        left, right = load(x, p), load(y, q)
+        gap = left - right
+        return gap * gap if distance else left * right
+
+    @in_order
+    def step(
+        x: Array, x_at: int, x_size: int, y: Array, y_at: int, y_size: int, channels: int, out: Array, n: int
+    ) -> None:  # fmt: skip
+        apart()
+        p, q, by_p, by_q = np.uint64(x_at), np.uint64(y_at), np.uint64(x_size), np.uint64(y_size)
+        if channels == 3:  # one pass for colour images
+            p1, q1, p2, q2 = p + by_p, q + by_q, p + by_p + by_p, q + by_q + by_q
+            for i in range(np.uint64(0), np.uint64(n), LANES):
+                store(out, i, joint(x, p + i, y, q + i) + joint(x, p1 + i, y, q1 + i) + joint(x, p2 + i, y, q2 + i))
+            return
+        for i in range(np.uint64(0), np.uint64(n), LANES):
+            store(out, i, joint(x, p + i, y, q + i))
+        for _ in range(1, channels):
+            p, q = p + by_p, q + by_q
+            for i in range(np.uint64(0), np.uint64(n), LANES):
+                store(out, i, load(out, i) + joint(x, p + i, y, q + i))
+
+    return step
 
 
 @compiled
@@ -227,6 +255,14 @@ def sum_taps(x: Array, at: int, step: int, taps: int, out: Array, n: int) -> Non
         shifted = np.uint64(at + t * step)
         for i in range(count):
             out[i] += x[shifted + i]
+
+
+@in_order
+def scaled_taps(x: Array, at: int, step: int, law: tuple[Any, ...], out: Array, n: int) -> None:
+    """`out[i] = scale Σ_t x[at + i + t step] + shift/3`, t < 3: three of these are what a layer of 3 x 3 taps gives."""
+    start, by, scale, third = np.uint64(at), np.uint64(step), law[0], law[1] / (law[8] + law[8] + law[8])
+    for i in range(np.uint64(0), np.uint64(n), LANES):
+        store(out, i, scale * three(x, start + i, by) + third)
 
 
 @compiled

@@ -7,77 +7,108 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numba.extending import overload
 
+from initscope.networks.fused.lanes import LANES, added, apart, first, is_single, load, spread, where_less
 from initscope.networks.fused.loops import (
     BLOCK,
     CHUNK,
     Array,
     activate_sum,
+    by_quantity,
     combine,
     compiled,
     cosine,
     distance_angle,
+    in_order,
+    norm_places,
     rounded,
-    sum_taps,
+    scaled_taps,
+    three,
 )
 from initscope.networks.fused.psi import SLOPES_32, SLOPES_64
 
 _S0, _S1, _S2, _S3, _S4, _S5, _S6 = (np.float32(c) for c in SLOPES_32)
 _D0, _D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8, _D9, _D10, _D11, _D12, _D13, _D14, _D15, _D16 = SLOPES_64
-_HALF, _ONE = np.float32(0.5), np.float32(1)
-STRIP = 16  # rows of a strip; times an even stride they are a multiple of CHUNK
+STRIP = 16  # rows of a strip; times a stride they are a multiple of LANES
 
 
-def psi_slope(u: Any) -> Any:
-    """`psi'(u) = (4/pi) asin √u` for u in [0, 1], with the root that `psi` has; only callable from compiled code."""
+def low_slope(m: Any) -> Any:
+    """`psi'(m) = (4/pi) asin √m` for m in [0, 1/2], with the root that `psi` has; of lanes, in compiled code."""
     raise NotImplementedError
 
 
-@overload(psi_slope)
-def _psi_slope_for(u: Any) -> Any:
-    def single(u: Any) -> Any:
-        m = min(u, _ONE - u)
-        h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * (_S5 + m * _S6)))))
-        return _ONE - np.copysign(_ONE - np.sqrt(abs(m)) * h, _HALF - u)  # without a choice: √m h, or 2 - √m h
+@overload(low_slope)
+def _low_slope_for(m: Any) -> Any:
+    def single(m: Any) -> Any:
+        mm = m * m  # by pairs: fewer steps wait for each other
+        h = (_S0 + m * _S1) + mm * ((_S2 + m * _S3) + mm * ((_S4 + m * _S5) + mm * _S6))
+        return np.sqrt(m) * h
 
-    def double(u: Any) -> Any:
-        m = min(u, 1.0 - u)
+    def double(m: Any) -> Any:
         h = _D8 + m * (_D9 + m * (_D10 + m * (_D11 + m * (_D12 + m * (_D13 + m * (_D14 + m * (_D15 + m * _D16)))))))
         h = _D0 + m * (_D1 + m * (_D2 + m * (_D3 + m * (_D4 + m * (_D5 + m * (_D6 + m * (_D7 + m * h)))))))
-        low = np.sqrt(abs(m)) * h
-        return low if u <= 0.5 else 2.0 - low
+        return np.sqrt(m) * h
 
-    return single if u == numba.types.float32 else double
-
-
-@compiled
-def angle(value: Any, a: Any, b: Any, law: tuple[Any, ...], distance: bool) -> Any:
-    """u: of a distance sin²(t/2), of a product cos²(t/2)."""
-    return distance_angle(value, a, b, law) if distance else (law[8] + cosine(value, a * b, law)) * law[5]
+    return single if is_single(m) else double
 
 
-@compiled
-def tangent_sum(
-    x: Array, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...], factor: Any, distance: bool, n: int
-) -> float:  # fmt: skip
-    """Sum over n places of the tangent kernel behind a first layer of 3 taps without bias; see `tangent_loops`.
+@in_order
+def psi_slope(u: Any, law: tuple[Any, ...]) -> Any:
+    """`psi'(u)` for u in [0, 1]: beyond 1/2 it is 2 - psi'(1 - u)."""
+    one = law[8]
+    rest = one - u
+    m = min(u, rest)
+    low = low_slope(m)
+    return where_less(rest, u, (one + one) - low, low)
 
-    Divided, not multiplied by inverse norms as in `activate_sum`: terms of both signs leave fewer digits.
-    """
-    scale, shift, alpha, bend, one, result = law[0], law[1], law[2], law[3] * law[5], law[8], 0.0
-    for start in range(0, n, BLOCK):
-        part, x0, x1, x2 = law[7], np.uint64(start), np.uint64(start + 1), np.uint64(start + 2)
-        a0, b0 = np.uint64(a_at + start), np.uint64(b_at + start)
-        for i in range(np.uint64(min(BLOCK, n - start))):
-            left, right = a[a0 + i], b[b0 + i]
-            u = angle(scale * (x[x0 + i] + x[x1 + i] + x[x2 + i]) + shift, left, right, law, distance)
-            cos = one - u - u if distance else u + u - one
-            part += (left * right) * cos * (alpha + bend * psi_slope(u))
-        result += np.float64(part)
-    return np.float64(factor) * result
+
+@in_order
+def product_angle(value: Any, a: Any, b: Any, law: tuple[Any, ...]) -> Any:
+    """`u = cos²(t/2)` of a product."""
+    return (law[8] + cosine(value, a * b, law)) * law[5]
+
+
+@by_quantity
+def tangent_sum(distance: bool) -> Any:
+    """Sum over n places of the tangent kernel behind a first layer of 3 taps without bias; see `tangent_loops`."""
+
+    @in_order
+    def terms(
+        x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], i: Any
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """`|a||b| c` and `|a||b| c psi'(u)` of lanes, with `c = 1 - 2u`: plus or minus the cosine.
+
+        The second is even but for a line: m being the smaller of u and 1 - u, so that |c| = 1 - 2m, it is
+        `c - |c| + |c| psi'(m)`. Divided, not multiplied by inverse norms: terms of both signs leave fewer digits.
+        """
+        one, value = law[8], three(x, i, np.uint64(1))
+        left, right = load(a, places[0] + i), load(b, places[2] + i)
+        u = distance_angle(value, left, right, law) if distance else product_angle(value, left, right, law)
+        m, ab, c = min(u, one - u), left * right, one - (u + u)
+        size = one - (m + m)
+        return ab * c, ab * ((c - size) + size * low_slope(m))
+
+    @in_order
+    def step(
+        x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], factor: Any, n: int
+    ) -> float:  # fmt: skip
+        apart()
+        lines, bends, whole = 0.0, 0.0, n - n % int(LANES)
+        for start in range(0, whole, BLOCK):
+            line, bend = spread(law[7]), spread(law[7])
+            for i in range(np.uint64(start), np.uint64(min(start + BLOCK, whole)), LANES):
+                straight, bent = terms(x, a, b, places, law, i)
+                line, bend = line + straight, bend + bent
+            lines, bends = lines + np.float64(added(line)), bends + np.float64(added(bend))
+        straight, bent = terms(x, a, b, places, law, np.uint64(whole))
+        lines += np.float64(added(first(straight, n - whole)))
+        bends += np.float64(added(first(bent, n - whole)))
+        total = np.float64(law[2]) * lines + np.float64(law[3]) * np.float64(law[5]) * bends
+        return (np.float64(factor) if distance else -np.float64(factor)) * total
+
+    return step
 
 
 @compiled
@@ -100,13 +131,13 @@ def one_layer_sum(
             left, right = (shifts[s, 0] + start) * stride, (shifts[s, 1] + start) * stride
             n, places = rounded(rows * stride), rows * stride
             x_at, y_at = i * channels * x_size + left, j * channels * y_size + right
-            combine(x, x_at, x_size, y, y_at, y_size, channels, distance, state, rounded((rows + 2) * stride))
-            sum_taps(state, 0, stride, 3, columns, n + CHUNK)
+            combine(distance, x, x_at, x_size, y, y_at, y_size, channels, state, rounded((rows + 2) * stride))
+            scaled_taps(state, 0, stride, law, columns, n + CHUNK)
             a_at, b_at = 2 * i * shape[3] + left, 2 * j * shape[4] + right
+            begin = norm_places(a_at, shape[3], b_at, shape[4])
             if tangent:
-                part = tangent_sum(columns, x_norms, a_at, y_norms, b_at, law, factor, distance, places)
+                part = tangent_sum(distance, columns, x_norms, y_norms, begin, law, factor, places)
             else:
-                over_a, over_b = a_at + shape[3], b_at + shape[4]
-                part = activate_sum(columns, x_norms, a_at, over_a, y_norms, b_at, over_b, law, places)
+                part = activate_sum(columns, x_norms, y_norms, begin, law, places)
             result += weights[s] * part
     return result

@@ -16,13 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from initscope.networks.fused.lanes import LANES, apart, load, store, uncounted
 from initscope.networks.fused.loops import (
     BLOCK,
     CHUNK,
     VALID,
     Array,
+    by_quantity,
     combine,
     compiled,
+    distance_angle,
     fields,
     fill_border,
     in_order,
@@ -30,56 +33,64 @@ from initscope.networks.fused.loops import (
     psi,
     rounded,
     sum_taps,
+    three,
     total,
 )
-from initscope.networks.fused.one_layer import angle, one_layer_sum, psi_slope
+from initscope.networks.fused.one_layer import one_layer_sum, product_angle, psi_slope
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array]
 
 
-@in_order
-def activate_both(
-    x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
-    share: tuple[Any, ...], distance: bool, out: Array, t_out: Array, to: int, n: int,
-) -> None:  # fmt: skip
+@by_quantity
+def activate_both(distance: bool) -> Any:
     """`loops.activate` of X and T, n places; share: factor and offset, k = |a||b| cos t."""
-    x1, x2, here = np.uint64(step), np.uint64(2 * step), np.uint64(to)
-    a0, b0 = np.uint64(a_at), np.uint64(b_at)
-    scale, shift, alpha, gamma, bend, one = law[0], law[1], law[2], law[3], law[3] * law[5], law[8]
-    factor, offset = share
-    for i in range(np.uint64(n)):
-        value = scale * (x[i] + x[x1 + i] + x[x2 + i]) + shift
-        left, right = a[a0 + i], b[b0 + i]
-        u = angle(value, left, right, law, distance)
-        cos = one - u - u if distance else u + u - one
-        own = factor * (left * right) * cos
-        t_out[here + i] = (scale * (t[i] + t[x1 + i] + t[x2 + i]) + offset + own) * (alpha + bend * psi_slope(u))
-        out[here + i] = alpha * value + gamma * ((left * right) * psi(u))
+
+    @in_order
+    def step(
+        x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
+        share: tuple[Any, ...], out: Array, t_out: Array, to: int, n: int,
+    ) -> None:  # fmt: skip
+        apart()
+        by, here, left, right = np.uint64(step), np.uint64(to), np.uint64(a_at), np.uint64(b_at)
+        scale, shift, alpha, gamma, bend, one = law[0], law[1], law[2], law[3], law[3] * law[5], law[8]
+        factor, offset = share
+        for i in range(np.uint64(0), np.uint64(n), LANES):
+            value = scale * three(x, i, by) + shift
+            a_here, b_here = load(a, left + i), load(b, right + i)
+            ab = a_here * b_here
+            u = distance_angle(value, a_here, b_here, law) if distance else product_angle(value, a_here, b_here, law)
+            cos = one - (u + u) if distance else (u + u) - one
+            own = factor * ab * cos
+            store(t_out, here + i, (scale * three(t, i, by) + offset + own) * (alpha + bend * psi_slope(u, law)))
+            store(out, here + i, alpha * value + gamma * (ab * psi(u)))
+
+    return step
 
 
-@in_order
-def activate_tangent(
-    x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
-    share: tuple[Any, ...], distance: bool, first: bool, t_out: Array, to: int, n: int,
-) -> None:  # fmt: skip
+@by_quantity
+def activate_tangent(distance: bool) -> Any:
     """`activate_both` without X, which nobody needs after the last layer, and in the first one without T."""
-    x1, x2, here = np.uint64(step), np.uint64(2 * step), np.uint64(to)
-    a0, b0 = np.uint64(a_at), np.uint64(b_at)
-    scale, shift, alpha, bend, one = law[0], law[1], law[2], law[3] * law[5], law[8]
-    factor, offset = share
-    if first:
-        for i in range(np.uint64(n)):
-            value, ab = scale * (x[i] + x[x1 + i] + x[x2 + i]) + shift, a[a0 + i] * b[b0 + i]
-            u = angle(value, a[a0 + i], b[b0 + i], law, distance)
-            cos = one - u - u if distance else u + u - one
-            t_out[here + i] = (offset + factor * ab * cos) * (alpha + bend * psi_slope(u))
-        return
-    for i in range(np.uint64(n)):
-        value, ab = scale * (x[i] + x[x1 + i] + x[x2 + i]) + shift, a[a0 + i] * b[b0 + i]
-        u = angle(value, a[a0 + i], b[b0 + i], law, distance)
-        cos = one - u - u if distance else u + u - one
-        own = offset + factor * ab * cos
-        t_out[here + i] = (scale * (t[i] + t[x1 + i] + t[x2 + i]) + own) * (alpha + bend * psi_slope(u))
+
+    @in_order
+    def step(
+        x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
+        share: tuple[Any, ...], first: bool, t_out: Array, to: int, n: int,
+    ) -> None:  # fmt: skip
+        apart()
+        by, here, left, right = np.uint64(step), np.uint64(to), np.uint64(a_at), np.uint64(b_at)
+        scale, shift, alpha, bend, one = law[0], law[1], law[2], law[3] * law[5], law[8]
+        factor, offset = share
+        for i in range(np.uint64(0), np.uint64(n), LANES):
+            value = scale * three(x, i, by) + shift
+            a_here, b_here = load(a, left + i), load(b, right + i)
+            u = distance_angle(value, a_here, b_here, law) if distance else product_angle(value, a_here, b_here, law)
+            cos = one - (u + u) if distance else (u + u) - one
+            own = offset + factor * (a_here * b_here) * cos
+            if not first:
+                own = scale * three(t, i, by) + own
+            store(t_out, here + i, own * (alpha + bend * psi_slope(u, law)))
+
+    return step
 
 
 @compiled
@@ -95,7 +106,7 @@ def window_sums(
     rows, cols = height, width
     n = rounded((rows + 2 * border) * stride)
     x_at, y_at = i * channels * x_size + left, j * channels * y_size + right
-    combine(x, x_at, x_size, y, y_at, y_size, channels, distance, state, n)
+    combine(distance, x, x_at, x_size, y, y_at, y_size, channels, state, n)
     for layer in range(depth):
         size = taps[layer]
         corner = 0
@@ -124,25 +135,27 @@ def window_sums(
         share = laws[layer, 10], laws[layer, 11]
         if last:
             activate_tangent(
-                xs, ts, step, x_norms, a_at, y_norms, b_at, law, share, distance, layer == 0, tangent, origin, n
+                distance, xs, ts, step, x_norms, a_at, y_norms, b_at, law, share, layer == 0, tangent, origin, n
             )
             return 0.0, total(tangent, origin, rows, cols, stride)
-        activate_both(xs, ts, step, x_norms, a_at, y_norms, b_at, law, share, distance, state, tangent, origin, n)
+        activate_both(distance, xs, ts, step, x_norms, a_at, y_norms, b_at, law, share, state, tangent, origin, n)
     return total(state, origin, rows, cols, stride), total(tangent, origin, rows, cols, stride)
 
 
 @kept
 def pair_sums(
     x: Array, x_norms: Array, y: Array, y_norms: Array, span: Array, shifts: Array, weights: Array,
-    shape: Array, frame: Array, taps: Array, laws: Array, out: Array,
+    shape: Array, frame: Array, taps: Array, laws: Array, scratch: Scratch, out: Array,
 ) -> None:  # fmt: skip
     """As `windows.pair_sums`, into out (2, images i, m): sums of X, then of T."""
-    stride, tile = frame[1], span[5]
-    size = shape[1] + 2 * stride + 8 * CHUNK
+    x, x_norms, y, y_norms = uncounted(x), uncounted(x_norms), uncounted(y), uncounted(y_norms)
+    shifts, weights, shape, frame = uncounted(shifts), uncounted(weights), uncounted(shape), uncounted(frame)
+    taps, laws = uncounted(taps), uncounted(laws)
     scratch = (
-        np.zeros(size, x.dtype), np.zeros(size, x.dtype), np.zeros(size, x.dtype), np.zeros(size, x.dtype),
-        np.zeros(3 * size, x.dtype), np.zeros(3 * size, x.dtype),
+        uncounted(scratch[0]), uncounted(scratch[1]), uncounted(scratch[2]), uncounted(scratch[3]),
+        uncounted(scratch[4]), uncounted(scratch[5]),
     )  # fmt: skip
+    stride, tile = frame[1], span[5]
     law, factor = fields(laws[0]), laws[0, 10]
     simple = taps.shape[0] == 1 and taps[0] == 3 and frame[5] == 0 and factor != 0 and laws[0, 11] == 0
     for first in range(span[2], span[3], tile):
@@ -158,32 +171,35 @@ def pair_sums(
                 for s in range(shifts.shape[0]):
                     if weights[own, s] == 0.0:
                         continue
-                    product, tangent = window_sums(
+                    kernel, slope = window_sums(
                         x, x_norms, y, y_norms, i, j, shifts[s, 0] * stride, shifts[s, 1] * stride, shifts[s, 2],
                         shape, frame, taps, laws, scratch,
                     )  # fmt: skip
-                    out[0, i - span[0], j] += weights[own, s] * product
-                    out[1, i - span[0], j] += weights[own, s] * tangent
+                    out[0, i - span[0], j] += weights[own, s] * kernel
+                    out[1, i - span[0], j] += weights[own, s] * slope
 
 
 @kept
-def dense_rows(gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, out: Array) -> None:
+def dense_rows(
+    gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, scratch: tuple[Array, ...], out: Array
+) -> None:  # fmt: skip
     """As `windows.dense_rows`, into out (2, r, m)."""
     m = gram.shape[1]
-    a, width, right = np.zeros(BLOCK, gram.dtype), y_norms.shape[1], y_norms.reshape(-1)
-    state, after = np.zeros(3 * BLOCK, gram.dtype), np.zeros(3 * BLOCK, gram.dtype)
-    tangent, t_after = np.zeros(3 * BLOCK, gram.dtype), np.zeros(3 * BLOCK, gram.dtype)
+    a, width, right = uncounted(scratch[0]), y_norms.shape[1], uncounted(y_norms.reshape(-1))
+    state, after, tangent, t_after = (
+        uncounted(scratch[1]), uncounted(scratch[2]), uncounted(scratch[3]), uncounted(scratch[4])
+    )  # fmt: skip
     for start in range(0, m, BLOCK):
         n = min(BLOCK, m - start)
         for row in range(gram.shape[0]):
             state[:n] = gram[row, start : start + n]
             tangent[:BLOCK] = 0
             for layer in range(laws.shape[0]):
-                a[:] = x_norms[layer, row]
+                a[:BLOCK] = x_norms[layer, row]
                 share = laws[layer, 10], laws[layer, 11]
                 b_at, law = layer * width + start, fields(laws[layer])
                 activate_both(
-                    state, tangent, BLOCK, a, 0, right, b_at, law, share, distance, after, t_after, 0, rounded(n)
+                    distance, state, tangent, BLOCK, a, 0, right, b_at, law, share, after, t_after, 0, rounded(n)
                 )
                 state, after, tangent, t_after = after, state, t_after, tangent
             out[0, row, start : start + n] = state[:n]

@@ -172,9 +172,12 @@ class Job:
         pair_sums = tangent_loops.pair_sums if self.tangent else windows.pair_sums
         sizes = (side.shape[2] for side in (x.values, y.values, x.norms, y.norms))
         shape = np.array([x.values.shape[1], *sizes, moves[0][:, 2].max()])
+        size = shape[1] + 2 * (width + 2 * self.stack.border) + 8 * loops.CHUNK
+        each = (1, 1, 1, 1, 3, 3) if self.tangent else (1, 1, 3)
+        scratch: Any = tuple(np.zeros(count * size, x.values.dtype) for count in each)
         pair_sums(
             x.values.reshape(-1), x.norms.reshape(-1), y.values.reshape(-1), y.norms.reshape(-1), span, *moves, shape,
-            self.frame(width), taps, self.laws, out,
+            self.frame(width), taps, self.laws, scratch, out,
         )  # fmt: skip
         return out
 
@@ -237,14 +240,15 @@ def _moves(
     An image with itself has the same sum at q - p and p - q: one of the two is computed and counts twice.
     """
 
-    def mirror(place: int, count: int) -> int:
+    def mirror(place: Any, count: int) -> Any:
         return (count - place) % count if circular else count - 1 - place
 
-    opposite = mirror(column, len(columns))
+    opposite, places = mirror(column, len(columns)), np.arange(len(rows))
+    there = mirror(places, len(rows))
+    later = column < opposite or (column == opposite) & (places < there)
+    itself = (column == opposite) & (places == there)
     weights = np.ones((2, len(rows)))
-    for row in range(len(rows)):
-        here, there = (column, row), (opposite, mirror(row, len(rows)))
-        weights[1, row] = 1.0 if here == there else 2.0 * (here < there)
+    weights[1] = np.where(itself, 1.0, 2.0 * np.asarray(later))
     return np.array(rows), weights
 
 
@@ -311,7 +315,9 @@ def dense_layers(
 
     def task(start: int) -> None:
         rows = slice(start, start + DENSE_ROWS // 8)
-        dense_rows(source[rows], np.ascontiguousarray(left[:, rows]), right, table, distance, out[..., rows, :])
+        scratch = tuple(np.zeros(3 * loops.BLOCK, source.dtype) for _ in range(3 if own is None else 5))
+        norms = np.ascontiguousarray(left[:, rows])
+        dense_rows(source[rows], norms, right, table, distance, scratch, out[..., rows, :])
 
     for _ in run([partial(task, start) for start in range(0, len(source), DENSE_ROWS // 8)]):
         pass

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from initscope.networks.fused.lanes import uncounted
 from initscope.networks.fused.loops import (
     BLOCK,
     CHUNK,
@@ -16,7 +15,9 @@ from initscope.networks.fused.loops import (
     fields,
     fill_border,
     kept,
+    norm_places,
     rounded,
+    scaled_taps,
     sum_taps,
     total,
 )
@@ -41,7 +42,7 @@ def window_sum(
     rows, cols = height, width
     n = rounded((rows + 2 * border) * stride)
     x_at, y_at = i * channels * x_size + left, j * channels * y_size + right
-    combine(x, x_at, x_size, y, y_at, y_size, channels, distance, state, n)
+    combine(distance, x, x_at, x_size, y, y_at, y_size, channels, state, n)
     for layer in range(depth):
         size = taps[layer]
         corner = 0
@@ -52,33 +53,37 @@ def window_sum(
             if layer > 0:
                 fill_border(state, rows, cols, stride, border, padding)
         n = rounded(rows * stride)
-        sum_taps(state, corner, stride, size, columns, n + CHUNK * ((size + CHUNK - 2) // CHUNK))
+        reach = n + CHUNK * ((size + CHUNK - 2) // CHUNK)
         a_at, b_at = (i * (depth + 1) + layer) * shape[3] + left, (j * (depth + 1) + layer) * shape[4] + right
         law = fields(laws[layer])
         if layer == depth - 1 and laws[layer, 2] == 0 and not distance and size == 3:  # |a| = 0 between the rows
-            over = a_at + shape[3], b_at + shape[4]
-            return activate_sum(columns, x_norms, a_at, over[0], y_norms, b_at, over[1], law, rows * stride)
+            begin = norm_places(a_at, shape[3], b_at, shape[4])
+            scaled_taps(state, corner, stride, law, columns, reach)
+            return activate_sum(columns, x_norms, y_norms, begin, law, rows * stride)
+        sum_taps(state, corner, stride, size, columns, reach)
         if size == 3:
-            activate(columns, 0, 1, x_norms, a_at, y_norms, b_at, law, distance, state, origin, n)
+            activate(distance, columns, 0, 1, x_norms, a_at, y_norms, b_at, law, state, origin, n)
         else:
             sum_taps(columns, 0, 1, size, box, n)
-            activate(box, 0, box.shape[0] // 3, x_norms, a_at, y_norms, b_at, law, distance, state, origin, n)
+            activate(distance, box, 0, box.shape[0] // 3, x_norms, a_at, y_norms, b_at, law, state, origin, n)
     return total(state, origin, rows, cols, stride)
 
 
 @kept
 def pair_sums(
     x: Array, x_norms: Array, y: Array, y_norms: Array, span: Array, shifts: Array, weights: Array,
-    shape: Array, frame: Array, taps: Array, laws: Array, out: Array,
+    shape: Array, frame: Array, taps: Array, laws: Array, scratch: tuple[Array, Array, Array], out: Array,
 ) -> None:  # fmt: skip
     """Add to `out[i - first i, j]` the weighted window sums of a range of i with a range of j (symmetric: j >= i).
 
     span: first i, end of i, first j, end of j, symmetric, tile; shifts: (s, 3) row in x, row in y, height of a window;
     weights: (2, s), for different images and for an image with itself; out: (images i, m) float64.
     """
+    x, x_norms, y, y_norms = uncounted(x), uncounted(x_norms), uncounted(y), uncounted(y_norms)
+    shifts, weights, shape, frame = uncounted(shifts), uncounted(weights), uncounted(shape), uncounted(frame)
+    taps, laws = uncounted(taps), uncounted(laws)
+    scratch = uncounted(scratch[0]), uncounted(scratch[1]), uncounted(scratch[2])
     stride, tile = frame[1], span[5]
-    size = shape[1] + 2 * stride + 8 * CHUNK
-    scratch = np.zeros(size, x.dtype), np.zeros(size, x.dtype), np.zeros(3 * size, x.dtype)
     law = fields(laws[0])
     simple = taps.shape[0] == 1 and taps[0] == 3 and law[2] == 0 and frame[4] == 0
     for first in range(span[2], span[3], tile):
@@ -101,33 +106,24 @@ def pair_sums(
 
 
 @kept
-def dense_rows(gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, out: Array) -> None:
+def dense_rows(
+    gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, scratch: tuple[Array, ...], out: Array
+) -> None:  # fmt: skip
     """All dense layers on rows of products or distances: gram, out (r, m), norms (layers, r) and (layers, size).
 
-    The columns go through all layers in strips that stay in the first cache; y_norms carries CHUNK columns of slack.
+    The columns go through all layers in strips that stay in the first cache; y_norms carries CHUNK columns of slack. scratch:
+    norms of a row, then twice a strip with two more of zeros behind it.
     """
     m = gram.shape[1]
-    a, width, right = np.zeros(BLOCK, gram.dtype), y_norms.shape[1], y_norms.reshape(-1)
-    state, after = np.zeros(3 * BLOCK, gram.dtype), np.zeros(3 * BLOCK, gram.dtype)  # two parts of zeros behind each
+    a, width, right = uncounted(scratch[0]), y_norms.shape[1], uncounted(y_norms.reshape(-1))
+    state, after = uncounted(scratch[1]), uncounted(scratch[2])
     for start in range(0, m, BLOCK):
         n = min(BLOCK, m - start)
         for row in range(gram.shape[0]):
             state[:n] = gram[row, start : start + n]
             for layer in range(laws.shape[0]):
-                a[:] = x_norms[layer, row]
-                activate(
-                    state,
-                    0,
-                    BLOCK,
-                    a,
-                    0,
-                    right,
-                    layer * width + start,
-                    fields(laws[layer]),
-                    distance,
-                    after,
-                    0,
-                    rounded(n),
-                )
+                a[:BLOCK] = x_norms[layer, row]
+                law, b_at = fields(laws[layer]), layer * width + start
+                activate(distance, state, 0, BLOCK, a, 0, right, b_at, law, after, 0, rounded(n))
                 state, after = after, state
             out[row, start : start + n] = state[:n]
