@@ -31,6 +31,7 @@ from initscope.networks.fused.psi import SLOPES_32, SLOPES_64
 
 _S0, _S1, _S2, _S3, _S4, _S5, _S6 = (np.float32(c) for c in SLOPES_32)
 _D0, _D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8, _D9, _D10, _D11, _D12, _D13, _D14, _D15, _D16 = SLOPES_64
+_ONE, _TWO = np.float32(1), np.float32(2)
 STRIP = 16  # rows of a strip; times a stride they are a multiple of LANES
 
 
@@ -44,24 +45,34 @@ def _low_slope_for(m: Any) -> Any:
     def single(m: Any) -> Any:
         mm = m * m  # by pairs: fewer steps wait for each other
         h = (_S0 + m * _S1) + mm * ((_S2 + m * _S3) + mm * ((_S4 + m * _S5) + mm * _S6))
-        return np.sqrt(m) * h
+        return np.sqrt(abs(m)) * h
 
     def double(m: Any) -> Any:
         h = _D8 + m * (_D9 + m * (_D10 + m * (_D11 + m * (_D12 + m * (_D13 + m * (_D14 + m * (_D15 + m * _D16)))))))
         h = _D0 + m * (_D1 + m * (_D2 + m * (_D3 + m * (_D4 + m * (_D5 + m * (_D6 + m * (_D7 + m * h)))))))
-        return np.sqrt(m) * h
+        return np.sqrt(abs(m)) * h
 
     return single if is_single(m) else double
 
 
-@in_order
-def psi_slope(u: Any, law: tuple[Any, ...]) -> Any:
-    """`psi'(u)` for u in [0, 1]: beyond 1/2 it is 2 - psi'(1 - u)."""
-    one = law[8]
-    rest = one - u
-    m = min(u, rest)
-    low = low_slope(m)
-    return where_less(rest, u, (one + one) - low, low)
+def psi_slope(u: Any) -> Any:
+    """`psi'(u)` for u in [0, 1]: beyond 1/2 it is 2 - psi'(1 - u); written as `psi` is, to share its steps."""
+    raise NotImplementedError
+
+
+@overload(psi_slope)
+def _psi_slope_for(u: Any) -> Any:
+    def single(u: Any) -> Any:
+        v = _ONE - u
+        low = low_slope(min(u, v))
+        return where_less(v, u, _TWO - low, low)
+
+    def double(u: Any) -> Any:
+        v = 1.0 - u
+        low = low_slope(min(u, v))
+        return where_less(v, u, 2.0 - low, low)
+
+    return single if is_single(u) else double
 
 
 @in_order

@@ -61,7 +61,7 @@ def activate_both(distance: bool) -> Any:
             u = distance_angle(value, a_here, b_here, law) if distance else product_angle(value, a_here, b_here, law)
             cos = one - (u + u) if distance else (u + u) - one
             own = factor * ab * cos
-            store(t_out, here + i, (scale * three(t, i, by) + offset + own) * (alpha + bend * psi_slope(u, law)))
+            store(t_out, here + i, (scale * three(t, i, by) + offset + own) * (alpha + bend * psi_slope(u)))
             store(out, here + i, alpha * value + gamma * (ab * psi(u)))
 
     return step
@@ -88,7 +88,7 @@ def activate_tangent(distance: bool) -> Any:
             own = offset + factor * (a_here * b_here) * cos
             if not first:
                 own = scale * three(t, i, by) + own
-            store(t_out, here + i, own * (alpha + bend * psi_slope(u, law)))
+            store(t_out, here + i, own * (alpha + bend * psi_slope(u)))
 
     return step
 
