@@ -20,7 +20,6 @@ from initscope.networks.fused.loops import (
     combine,
     compiled,
     cosine,
-    distance_angle,
     in_order,
     norm_places,
     rounded,
@@ -92,11 +91,17 @@ def tangent_sum(distance: bool) -> Any:
         """`|a||b| c` and `|a||b| c psi'(u)` of lanes, with `c = 1 - 2u`: plus or minus the cosine.
 
         The second is even but for a line: m being the smaller of u and 1 - u, so that |c| = 1 - 2m, it is
-        `c - |c| + |c| psi'(m)`. Divided, not multiplied by inverse norms: terms of both signs leave fewer digits.
+        `c - |c| + |c| psi'(m)`. A distance is multiplied by the inverse norms, which are halved for it (4|a||b|); a product is
+        divided: there an error of u counts by its root.
         """
         one, value = law[8], three(x, i, np.uint64(1))
         left, right = load(a, places[0] + i), load(b, places[2] + i)
-        u = distance_angle(value, left, right, law) if distance else product_angle(value, left, right, law)
+        if distance:
+            gap = left - right
+            u = ((value - gap * gap) * load(a, places[1] + i)) * load(b, places[3] + i)
+            u = min(max(u, law[7]), one)
+        else:
+            u = product_angle(value, left, right, law)
         m, ab, c = min(u, one - u), left * right, one - (u + u)
         size = one - (m + m)
         return ab * c, ab * ((c - size) + size * low_slope(m))

@@ -89,14 +89,14 @@ def image_bytes(stack: ConvStack, channels: int, height: int, width: int, itemsi
     return (channels + len(stack.kernels) + 1) * flat * itemsize
 
 
-def _side(stack: ConvStack, x: Tensor) -> Side:
-    """Norms of every layer beside the values; smaller (valid) layers lie in the top left corner."""
+def _side(stack: ConvStack, x: Tensor, distance: bool) -> Side:
+    """Norms of every layer beside the values; smaller (valid) layers lie in the top left corner. For distances 1/|a| is halved."""
     depth = len(stack.kernels)
     norms = torch.zeros(len(x), depth + 1, *x.shape[2:], dtype=x.dtype)
     for layer, a in enumerate(layer_norms(stack, x)[1]):
         norms[:, layer, : a.shape[1], : a.shape[2]] = a
     last = norms[:, depth - 1]
-    norms[:, depth] = torch.where(last > torch.finfo(x.dtype).tiny, 1 / last, 0.0)
+    norms[:, depth] = torch.where(last > torch.finfo(x.dtype).tiny, (0.5 if distance else 1.0) / last, 0.0)
     return Side(x.contiguous().numpy(), norms.numpy())
 
 
@@ -219,8 +219,8 @@ def same_position(
     total = sum(-(-(i.stop - i.start) // ROWS_PER_TASK) for i, _ in blocks)
     for i, j in blocks:
         same = symmetric and i == j
-        left = _pack(_side(stack, x[i]), stack)
-        right = left if same else _pack(_side(stack, y[j]), stack)
+        left = _pack(_side(stack, x[i], job.distance), stack)
+        right = left if same else _pack(_side(stack, y[j], job.distance), stack)
         last = i.stop - i.start
         ranges = [range(first, min(first + ROWS_PER_TASK, last)) for first in range(0, last, ROWS_PER_TASK)]
         calls = [partial(job.sums, left, right, rows, same, moves, x.shape[3]) for rows in ranges]
@@ -276,8 +276,8 @@ def pooled(
     done = 0
     for i, j in blocks:
         same = symmetric and i == j
-        left = _side(stack, x[i])
-        right = left if same else _side(stack, y[j])
+        left = _side(stack, x[i], job.distance)
+        right = left if same else _side(stack, y[j], job.distance)
         whole = _pack(left, stack) if circular else None  # the same for every displacement
         if circular:
             right = _extend(right, stack)
