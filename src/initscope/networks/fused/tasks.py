@@ -90,7 +90,7 @@ def image_bytes(stack: ConvStack, channels: int, height: int, width: int, itemsi
 
 
 def _side(stack: ConvStack, x: Tensor, distance: bool) -> Side:
-    """Norms of every layer beside the values; smaller (valid) layers lie in the top left corner. For distances 1/|a| is halved."""
+    """Norms of every layer beside the values; smaller (valid) layers lie in the top left corner. Distances have 1/|a| halved."""
     depth = len(stack.kernels)
     norms = torch.zeros(len(x), depth + 1, *x.shape[2:], dtype=x.dtype)
     for layer, a in enumerate(layer_norms(stack, x)[1]):
