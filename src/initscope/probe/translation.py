@@ -57,9 +57,8 @@ class MeasuredWeights(WeightLaw):
             return None
         weight = self.weight.detach().flatten(0, 1).flatten(1)
         weight = weight if weight.dtype == torch.float64 else weight.float()
-        square = (
-            weight / math.sqrt(self.second_moment)
-        ).square_()  # near 1: fourth powers stay in the range of float32
+        weight = weight / math.sqrt(self.second_moment)  # near 1: fourth powers stay in the range of float32
+        square = weight.square_()
         count = len(square)
         mean = square.new_full((1, count), 1 / count)  # as a product: a sum along the first axis is slower
         each, fourth = (mean @ square).double()[0], (mean @ square.square_()).double()[0]

@@ -44,10 +44,7 @@ def in_order(function: F) -> F:
 
 
 def by_quantity(make: Callable[[bool], Any]) -> Any:
-    """A step that is made for products and for distances: its first argument says which, its loop need not ask.
-
-    Each is kept apart from what calls it, or no constant would stay in a register.
-    """
+    """A step that is made for products and for distances: its first argument says which, its loop need not ask."""
     product, difference = make(False), make(True)
 
     @compiled
@@ -145,7 +142,7 @@ def activate(distance: bool) -> Any:
     """
 
     @in_order
-    def step(
+    def loop(
         x: Array, at: int, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
         out: Array, to: int, n: int,
     ) -> None:  # fmt: skip
@@ -160,7 +157,7 @@ def activate(distance: bool) -> Any:
             bent = psi(distance_angle(value, a_here, b_here, law)) if distance else rhat(cosine(value, ab, law))
             store(out, here + i, alpha * value + gamma * (ab * bent))
 
-    return step
+    return loop
 
 
 @in_order
@@ -216,12 +213,11 @@ def combine(distance: bool) -> Any:
 
     @in_order
     def joint(x: Array, p: Any, y: Array, q: Any) -> Any:
-        left, right = load(x, p), load(y, q)
-        gap = left - right
-        return gap * gap if distance else left * right
+        gap = load(x, p) - load(y, q)
+        return gap * gap if distance else load(x, p) * load(y, q)
 
     @in_order
-    def step(
+    def loop(
         x: Array, x_at: int, x_size: int, y: Array, y_at: int, y_size: int, channels: int, out: Array, n: int
     ) -> None:  # fmt: skip
         apart()
@@ -238,7 +234,7 @@ def combine(distance: bool) -> Any:
             for i in range(np.uint64(0), np.uint64(n), LANES):
                 store(out, i, load(out, i) + joint(x, p + i, y, q + i))
 
-    return step
+    return loop
 
 
 @compiled

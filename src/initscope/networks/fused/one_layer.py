@@ -31,7 +31,7 @@ from initscope.networks.fused.psi import SLOPES_32, SLOPES_64
 _S0, _S1, _S2, _S3, _S4, _S5, _S6 = (np.float32(c) for c in SLOPES_32)
 _D0, _D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8, _D9, _D10, _D11, _D12, _D13, _D14, _D15, _D16 = SLOPES_64
 _ONE, _TWO = np.float32(1), np.float32(2)
-STRIP = 16  # rows of a strip; times a stride they are a multiple of LANES
+STRIP = 16  # rows of a strip
 
 
 def low_slope(m: Any) -> Any:
@@ -107,7 +107,7 @@ def tangent_sum(distance: bool) -> Any:
         return ab * c, ab * ((c - size) + size * low_slope(m))
 
     @in_order
-    def step(
+    def loop(
         x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], factor: Any, n: int
     ) -> float:  # fmt: skip
         apart()
@@ -124,7 +124,7 @@ def tangent_sum(distance: bool) -> Any:
         total = np.float64(law[2]) * lines + np.float64(law[3]) * np.float64(law[5]) * bends
         return (np.float64(factor) if distance else -np.float64(factor)) * total
 
-    return step
+    return loop
 
 
 @compiled

@@ -46,7 +46,7 @@ def activate_both(distance: bool) -> Any:
     """`loops.activate` of X and T, n places; share: factor and offset, k = |a||b| cos t."""
 
     @in_order
-    def step(
+    def loop(
         x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
         share: tuple[Any, ...], out: Array, t_out: Array, to: int, n: int,
     ) -> None:  # fmt: skip
@@ -64,7 +64,7 @@ def activate_both(distance: bool) -> Any:
             store(t_out, here + i, (scale * three(t, i, by) + offset + own) * (alpha + bend * psi_slope(u)))
             store(out, here + i, alpha * value + gamma * (ab * psi(u)))
 
-    return step
+    return loop
 
 
 @by_quantity
@@ -72,7 +72,7 @@ def activate_tangent(distance: bool) -> Any:
     """`activate_both` without X, which nobody needs after the last layer, and in the first one without T."""
 
     @in_order
-    def step(
+    def loop(
         x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
         share: tuple[Any, ...], first: bool, t_out: Array, to: int, n: int,
     ) -> None:  # fmt: skip
@@ -90,7 +90,7 @@ def activate_tangent(distance: bool) -> Any:
                 own = scale * three(t, i, by) + own
             store(t_out, here + i, own * (alpha + bend * psi_slope(u)))
 
-    return step
+    return loop
 
 
 @compiled
