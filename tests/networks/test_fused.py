@@ -369,7 +369,10 @@ def test_estimate() -> None:
     assert small.output_bytes < small.bytes < large.bytes < large.output_bytes + (1 << 30)
     assert estimate(stack, 10, 10, 8, 8, 3, True).updates == 100 * 3 * 64**2
     assert estimate(stack, 1, 1, 64, 64, 3, True, torch.float64).bytes < 200 << 20
-    assert estimate(he(1, "reflect"), 1, 1, 64, 64, 3, True).bytes > 4 * 4096**2
+    assert estimate(he(2, "reflect"), 1, 1, 64, 64, 3, True).bytes > 4 * 4096**2
+    assert (
+        estimate(he(1, "reflect"), 1, 1, 64, 64, 3, True).bytes < 4 << 20
+    )  # one layer: no array over pairs of positions
 
 
 @pytest.mark.parametrize(

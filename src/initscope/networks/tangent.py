@@ -62,7 +62,6 @@ def tangent_kernel(
         raise BadInput("tangent_kernel", f"dtype is {dtype}", "use torch.float32 or torch.float64")
     net = net if isinstance(net, Sequential) else Sequential(net)
     net.output_shape(tuple(x.shape[1:]))
-    require_closed_forms(net, x)
     dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
     x, other = x.detach().to(dtype), (x if y is None else y).detach().to(dtype)
     fast = fast_plan(net, tuple(x.shape[1:]))
@@ -70,6 +69,7 @@ def tangent_kernel(
         quick = fast.tangents(x, None if y is None else other, parametrization == "standard", progress)
         if quick is not None:
             return quick
+    require_closed_forms(net, x)
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
     work = tiles(len(x), len(other), side, y is None)

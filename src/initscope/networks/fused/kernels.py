@@ -79,8 +79,8 @@ def pooled_kernel(
     """Kernel after global average pooling: mean over all position pairs (p, q) of `E[h(x)_p h(y)_q]`, for all pairs.
 
     x (n, c, h, w), y (m, c, h, w) or None for x itself; returns (n, m). The displacement q - p is fixed while a pair of
-    images passes through the layers, so that no array over (p, q) is stored; only reflected borders need that array,
-    `(h w)²` numbers for a pair, in plain torch. The distance is `K_xx + K_yy - 2 K_xy` of products summed in float64:
+    images passes through the layers, so that no array over (p, q) is stored; only reflected borders of several layers need
+    that array, `(h w)²` numbers for a pair, in plain torch. The distance is `K_xx + K_yy - 2 K_xy` of products summed in float64:
     its absolute error is about 1e-7 (float32) or 1e-15 (float64) of K, so nearly equal images lose relative accuracy.
 
     >>> stack = ConvStack(kernels=(1,), gains=(2.0,), biases=(0.0,), slopes=(1.0,), padding="zero")
@@ -186,22 +186,22 @@ def estimate(
     updates = n * m * sum((a * b) ** 2 if pooled else a * b for a, b in sizes)
     path = compiled_path()
     norms = (n + m) * h * w * len(sizes) * (8 + 2 * itemsize)
-    if path is None or (pooled and stack.padding == "reflect"):
+    if path is None or (pooled and not path.can_pool(stack)):
         places = (h + 2 * stack.border) * (w + 2 * stack.border)
         tile = max(plain.TILE_ELEMENTS, h * w) * places // (h * w)
         if pooled and stack.padding == "reflect":
             tile = max(places * places, tile)
         return Estimate(output + norms + 8 * tile * itemsize, output, updates)
+    if pooled:
+        return Estimate(output + path.pooled_bytes(stack, n, m, c, h, w, itemsize), output, updates)
     each = path.image_bytes(stack, c, h, w, itemsize)
     held = min(n, max(1, path.PACK_BYTES // each)) + min(m, max(1, path.PACK_BYTES // each))
-    if pooled:
-        block = max(1, path.PACK_BYTES // each // 8)
-        held = (min(n, block) + min(m, block)) * (4 + 2 * torch.get_num_threads())
     return Estimate(output + held * (3 * each + 8 * h * w * len(sizes)), output, updates)
 
 
 def _pooled_sums(stack: ConvStack, x: Tensor, y: Tensor, symmetric: bool, progress: Progress | None) -> Tensor:
-    path = compiled_path() if x.device.type == "cpu" and stack.padding != "reflect" else None
+    path = compiled_path() if x.device.type == "cpu" else None
+    path = path if path and path.can_pool(stack) else None
     sums: Tensor = (path or plain).pooled(stack, x, y, symmetric, progress)
     return sums
 

@@ -68,7 +68,7 @@ _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
 def psi(u: Any) -> Any:
-    """`psi(u) = [sin t - t cos t] / pi`, `u = sin²(t/2)` in [0, 1] but for rounding; of lanes, in compiled code."""
+    """`psi(u) = [sin t - t cos t] / pi`, `u = sin²(t/2)` in [0, 1]; of lanes, in compiled code."""
     raise NotImplementedError
 
 
@@ -78,14 +78,14 @@ def _psi_for(u: Any) -> Any:
         v = _ONE - u
         m = min(u, v)
         h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * _S5))))
-        return max(u - v, _ZERO) + (m * np.sqrt(abs(m))) * h
+        return max(u - v, _ZERO) + (m * np.sqrt(m)) * h
 
     def double(u: Any) -> Any:
         v = 1.0 - u
         m = min(u, v)
         h = _D7 + m * (_D8 + m * (_D9 + m * (_D10 + m * (_D11 + m * (_D12 + m * (_D13 + m * (_D14 + m * _D15)))))))
         h = _D0 + m * (_D1 + m * (_D2 + m * (_D3 + m * (_D4 + m * (_D5 + m * (_D6 + m * h))))))
-        return max(u - v, 0.0) + (m * np.sqrt(abs(m))) * h
+        return max(u - v, 0.0) + (m * np.sqrt(m)) * h
 
     return single if is_single(u) else double
 
@@ -103,28 +103,27 @@ def _rhat_for(rho: Any) -> Any:
         return max(rho, _ZERO) + (m * np.sqrt(abs(m))) * h
 
     def double(rho: Any) -> Any:
-        return psi(0.5 + 0.5 * rho)
+        return psi(min(max(0.5 + 0.5 * rho, 0.0), 1.0))
 
     return single if is_single(rho) else double
 
 
 @compiled
 def fields(law: Array) -> tuple[Any, ...]:
-    """The numbers of a layer as values: scale, shift, alpha, gamma, centre, slope, chord, 0, 1, the smallest |a||b|."""
-    return law[0], law[1], law[2], law[3], law[4], law[5], law[6], law[7], law[8], law[9]
+    """The numbers of a layer as values: scale, shift, alpha, gamma, centre, slope, chord, 0, 1."""
+    return law[0], law[1], law[2], law[3], law[4], law[5], law[6], law[7], law[8]
 
 
 @in_order
-def cosine(value: Any, ab: Any, law: tuple[Any, ...]) -> Any:
-    """rho of a product; ab = |a||b|."""
-    return min(max(value / max(ab, law[9]), -law[8]), law[8])
+def cosine(value: Any, inverse: Any, law: tuple[Any, ...]) -> Any:
+    """rho of a product; inverse: 1/|a||b|."""
+    return min(max(value * inverse, -law[8]), law[8])
 
 
 @in_order
-def distance_angle(value: Any, a: Any, b: Any, law: tuple[Any, ...]) -> Any:
-    """`u = sin²(t/2)` of a squared distance: what exceeds the difference of the norms, by 4|a||b|."""
-    gap = a - b
-    return min(max(law[5] * ((value - gap * gap) / max(a * b, law[9])), law[7]), law[8])
+def distance_angle(value: Any, gap: Any, inverse: Any, law: tuple[Any, ...]) -> Any:
+    """`u = sin²(t/2)` of a squared distance: what exceeds that of the norms, gap = |a| - |b|; inverse: 1/4|a||b|."""
+    return min(max((value - gap * gap) * inverse, law[7]), law[8])
 
 
 @in_order
@@ -137,25 +136,28 @@ def three(x: Array, at: Any, step: Any) -> Any:
 def activate(distance: bool) -> Any:
     """One layer, n places: `v = scale (x[p] + x[p + step] + x[p + 2 step]) + shift`, `out = alpha v + gamma |a||b| psi(u)`.
 
-    All arrays are flat, with the place where they begin: slices would be counted references, which cost more than a row. n is a
-    multiple of CHUNK; unsigned places: numba would look at the sign of others in the loop.
+    All arrays are flat, with the place where they begin (of norms see `norm_places`): slices would be counted references, which
+    cost more than a row. n is a multiple of CHUNK; unsigned places: numba would look at the sign of others in the loop.
     """
 
     @in_order
     def loop(
-        x: Array, at: int, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
+        x: Array, at: int, step: int, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...],
         out: Array, to: int, n: int,
     ) -> None:  # fmt: skip
         apart()
         start, by, here = np.uint64(at), np.uint64(step), np.uint64(to)
-        left, right = np.uint64(a_at), np.uint64(b_at)
         scale, shift, alpha, gamma = law[0], law[1], law[2], law[3]
         for i in range(np.uint64(0), np.uint64(n), LANES):
             value = scale * three(x, start + i, by) + shift
-            a_here, b_here = load(a, left + i), load(b, right + i)
-            ab = a_here * b_here
-            bent = psi(distance_angle(value, a_here, b_here, law)) if distance else rhat(cosine(value, ab, law))
-            store(out, here + i, alpha * value + gamma * (ab * bent))
+            left, right = load(a, places[0] + i), load(b, places[2] + i)
+            inverse = load(a, places[1] + i) * load(b, places[3] + i)
+            bent = (
+                psi(distance_angle(value, left - right, inverse, law))
+                if distance
+                else rhat(cosine(value, inverse, law))
+            )
+            store(out, here + i, alpha * value + gamma * ((left * right) * bent))
 
     return loop
 
@@ -163,7 +165,7 @@ def activate(distance: bool) -> Any:
 @in_order
 def _product_term(x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], i: Any) -> Any:
     """`|a||b| rhat(rho)` of lanes from 3 taps of what `scaled_taps` gives."""
-    rho = (three(x, i, np.uint64(1)) * load(a, places[1] + i)) * load(b, places[3] + i)
+    rho = three(x, i, np.uint64(1)) * (load(a, places[1] + i) * load(b, places[3] + i))
     return (load(a, places[0] + i) * load(b, places[2] + i)) * rhat(rho)
 
 
@@ -171,8 +173,7 @@ def _product_term(x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tu
 def activate_sum(x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], n: int) -> float:
     """Sum over n places of what `activate` gives for products of 3 taps with alpha = 0: no division, nothing is written.
 
-    x is of `scaled_taps`; places: where |a|, 1/|a|, |b|, 1/|b| begin, the inverse 0 for zero vectors. Blocks in the type of x,
-    the rest in float64.
+    x is of `scaled_taps`. Blocks in the type of x, the rest in float64.
     """
     apart()
     result, whole = 0.0, n - n % int(LANES)
@@ -186,9 +187,9 @@ def activate_sum(x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tup
 
 
 @compiled
-def norm_places(a_at: int, a_size: int, b_at: int, b_size: int) -> tuple[Any, ...]:
-    """Where |a|, 1/|a|, |b| and 1/|b| of the last layer begin; the inverse ones lie behind the others."""
-    return np.uint64(a_at), np.uint64(a_at + a_size), np.uint64(b_at), np.uint64(b_at + b_size)
+def norm_places(a_at: int, a_by: int, b_at: int, b_by: int) -> tuple[Any, ...]:
+    """Where |a|, 1/|a|, |b| and 1/|b| begin, the inverse ones behind the others; see `norms`."""
+    return np.uint64(a_at), np.uint64(a_at + a_by), np.uint64(b_at), np.uint64(b_at + b_by)
 
 
 @compiled
@@ -269,20 +270,36 @@ def _source(index: int, size: int, padding: int) -> int:
     return -index if index < 0 else 2 * (size - 1) - index
 
 
-@compiled
+@in_order
+def _copy(x: Array, source: Any, to: Any, n: Any) -> None:
+    """n numbers from one place of x to another; what is left behind whole lanes is copied with its neighbours before it."""
+    if n < LANES:
+        for i in range(n):
+            x[to + i] = x[source + i]
+        return
+    for i in range(np.uint64(0), n - LANES + np.uint64(1), LANES):
+        store(x, to + i, load(x, source + i))
+    store(x, to + n - LANES, load(x, source + n - LANES))
+
+
+@in_order
 def fill_border(x: Array, rows: int, cols: int, stride: int, border: int, padding: int) -> None:
     """Write the `border` columns and rows around the rows x cols window that starts at (border, border)."""
+    row, first = np.uint64(stride), border * (stride + 1)
     for t in range(border):
-        before, after = _source(-1 - t, cols, padding), _source(cols + t, cols, padding)
-        for row in range(border, border + rows):
-            start = row * stride + border
-            left, right = start - 1 - t, start + cols + t
-            if padding == ZERO:
-                x[left] = 0
-                x[right] = 0
-            else:
-                x[left] = x[start + before]
-                x[right] = x[start + after]
+        left, right = np.uint64(first - 1 - t), np.uint64(first + cols + t)
+        if padding == ZERO:
+            for _ in range(rows):
+                x[left], x[right] = 0, 0
+                left, right = left + row, right + row
+        else:
+            before, after = (
+                np.uint64(first + _source(-1 - t, cols, padding)),
+                np.uint64(first + _source(cols + t, cols, padding)),
+            )
+            for _ in range(rows):
+                x[left], x[right] = x[before], x[after]
+                left, right, before, after = left + row, right + row, before + row, after + row
     for t in range(border):
         above, below = (border - 1 - t) * stride, (border + rows + t) * stride
         if padding == ZERO:
@@ -291,9 +308,8 @@ def fill_border(x: Array, rows: int, cols: int, stride: int, border: int, paddin
         else:
             up = (border + _source(-1 - t, rows, padding)) * stride
             down = (border + _source(rows + t, rows, padding)) * stride
-            for i in range(stride):
-                x[above + i] = x[up + i]
-                x[below + i] = x[down + i]
+            _copy(x, np.uint64(up), np.uint64(above), row)
+            _copy(x, np.uint64(down), np.uint64(below), row)
 
 
 @compiled

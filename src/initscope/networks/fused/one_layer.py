@@ -1,4 +1,4 @@
-"""One layer of 3 x 3 taps and nothing behind it but the mean: no state is kept, only sums.
+"""One layer of 3 x 3 taps and nothing behind it, at the same positions of both images: no state is kept, only sums.
 
 What the tangent kernel needs of `psi` and of angles is here as well, for these sums and for `tangent_loops`.
 """
@@ -20,6 +20,7 @@ from initscope.networks.fused.loops import (
     combine,
     compiled,
     cosine,
+    distance_angle,
     in_order,
     norm_places,
     rounded,
@@ -42,14 +43,13 @@ def low_slope(m: Any) -> Any:
 @overload(low_slope)
 def _low_slope_for(m: Any) -> Any:
     def single(m: Any) -> Any:
-        mm = m * m  # by pairs: fewer steps wait for each other
-        h = (_S0 + m * _S1) + mm * ((_S2 + m * _S3) + mm * ((_S4 + m * _S5) + mm * _S6))
-        return np.sqrt(abs(m)) * h
+        h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * (_S5 + m * _S6)))))
+        return np.sqrt(m) * h
 
     def double(m: Any) -> Any:
         h = _D8 + m * (_D9 + m * (_D10 + m * (_D11 + m * (_D12 + m * (_D13 + m * (_D14 + m * (_D15 + m * _D16)))))))
         h = _D0 + m * (_D1 + m * (_D2 + m * (_D3 + m * (_D4 + m * (_D5 + m * (_D6 + m * (_D7 + m * h)))))))
-        return np.sqrt(abs(m)) * h
+        return np.sqrt(m) * h
 
     return single if is_single(m) else double
 
@@ -75,9 +75,9 @@ def _psi_slope_for(u: Any) -> Any:
 
 
 @in_order
-def product_angle(value: Any, a: Any, b: Any, law: tuple[Any, ...]) -> Any:
-    """`u = cos²(t/2)` of a product."""
-    return (law[8] + cosine(value, a * b, law)) * law[5]
+def product_angle(value: Any, inverse: Any, law: tuple[Any, ...]) -> Any:
+    """`u = cos²(t/2)` of a product; inverse: 1/|a||b|."""
+    return (law[8] + cosine(value, inverse, law)) * law[5]
 
 
 @by_quantity
@@ -91,17 +91,12 @@ def tangent_sum(distance: bool) -> Any:
         """`|a||b| c` and `|a||b| c psi'(u)` of lanes, with `c = 1 - 2u`: plus or minus the cosine.
 
         The second is even but for a line: m being the smaller of u and 1 - u, so that |c| = 1 - 2m, it is
-        `c - |c| + |c| psi'(m)`. A distance is multiplied by the inverse norms, which are halved for it (4|a||b|); a product is
-        divided: there an error of u counts by its root.
+        `c - |c| + |c| psi'(m)`.
         """
         one, value = law[8], three(x, i, np.uint64(1))
         left, right = load(a, places[0] + i), load(b, places[2] + i)
-        if distance:
-            gap = left - right
-            u = ((value - gap * gap) * load(a, places[1] + i)) * load(b, places[3] + i)
-            u = min(max(u, law[7]), one)
-        else:
-            u = product_angle(value, left, right, law)
+        inverse = load(a, places[1] + i) * load(b, places[3] + i)
+        u = distance_angle(value, left - right, inverse, law) if distance else product_angle(value, inverse, law)
         m, ab, c = min(u, one - u), left * right, one - (u + u)
         size = one - (m + m)
         return ab * c, ab * ((c - size) + size * low_slope(m))
@@ -129,31 +124,25 @@ def tangent_sum(distance: bool) -> Any:
 
 @compiled
 def one_layer_sum(
-    x: Array, x_norms: Array, y: Array, y_norms: Array, i: int, j: int, shifts: Array, weights: Array, shape: Array,
-    frame: Array, law: tuple[Any, ...], factor: Any, state: Array, columns: Array,
+    x: Array, x_norms: Array, y: Array, y_norms: Array, i: int, j: int, height: int, shape: Array, frame: Array,
+    law: tuple[Any, ...], factor: Any, state: Array, columns: Array,
 ) -> float:  # fmt: skip
-    """Weighted sum over the windows of a pair of the product, or with a factor of the tangent kernel; alpha or the bias is 0.
+    """Sum over the positions of a pair of the product, or with a factor of the tangent kernel; alpha or the bias is 0.
 
-    Strip after strip of all windows: what two strips need stays in the first cache. Between the rows |a| is 0.
+    Strip after strip: what one needs stays in the first cache. Between the rows |a| is 0.
     """
     stride, border, distance, tangent = frame[1], frame[2], frame[4] != 0, factor != 0
     channels, x_size, y_size = shape[0], shape[1], shape[2]
-    above, result = 2 - 2 * border, 0.0  # rows that only go in
-    for start in range(0, shape[5] - above, STRIP):
-        for s in range(shifts.shape[0]):
-            rows = min(STRIP, shifts[s, 2] - above - start)
-            if weights[s] == 0.0 or rows <= 0:
-                continue
-            left, right = (shifts[s, 0] + start) * stride, (shifts[s, 1] + start) * stride
-            n, places = rounded(rows * stride), rows * stride
-            x_at, y_at = i * channels * x_size + left, j * channels * y_size + right
-            combine(distance, x, x_at, x_size, y, y_at, y_size, channels, state, rounded((rows + 2) * stride))
-            scaled_taps(state, 0, stride, law, columns, n + CHUNK)
-            a_at, b_at = 2 * i * shape[3] + left, 2 * j * shape[4] + right
-            begin = norm_places(a_at, shape[3], b_at, shape[4])
-            if tangent:
-                part = tangent_sum(distance, columns, x_norms, y_norms, begin, law, factor, places)
-            else:
-                part = activate_sum(columns, x_norms, y_norms, begin, law, places)
-            result += weights[s] * part
+    rows, result = height - (2 - 2 * border), 0.0  # without those that only go in
+    for start in range(0, rows, STRIP):
+        here, at = min(STRIP, rows - start), start * stride
+        n, places = rounded(here * stride), here * stride
+        x_at, y_at = i * channels * x_size + at, j * channels * y_size + at
+        combine(distance, x, x_at, x_size, y, y_at, y_size, channels, state, rounded((here + 2) * stride))
+        scaled_taps(state, 0, stride, law, columns, n + CHUNK)
+        begin = norm_places(2 * i * shape[3] + at, shape[3], 2 * j * shape[4] + at, shape[4])
+        if tangent:
+            result += tangent_sum(distance, columns, x_norms, y_norms, begin, law, factor, places)
+        else:
+            result += activate_sum(columns, x_norms, y_norms, begin, law, places)
     return result

@@ -171,10 +171,14 @@ def layer_norms(stack: ConvStack, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     return square, norms
 
 
+def smallest_norm(dtype: torch.dtype) -> float:
+    """|a| up to which its square is no normal number of its type: no angle there, no NaN."""
+    return math.sqrt(torch.finfo(dtype).tiny)
+
+
 def inverse(norm: Tensor) -> Tensor:
-    """1/|a|, and 0 where |a| is too small for the square to be a normal number of its type: no angle there, no NaN."""
-    small = math.sqrt(torch.finfo(norm.dtype).tiny)
-    return torch.where(norm > small, norm.reciprocal(), torch.zeros_like(norm))
+    """1/|a|, and 0 for the smallest norms."""
+    return torch.where(norm > smallest_norm(norm.dtype), norm.reciprocal(), torch.zeros_like(norm))
 
 
 def displacements(size: int, final: int, padding: str) -> list[tuple[int, int, int]]:

@@ -30,6 +30,7 @@ from initscope.networks.fused.loops import (
     fill_border,
     in_order,
     kept,
+    norm_places,
     psi,
     rounded,
     sum_taps,
@@ -47,18 +48,18 @@ def activate_both(distance: bool) -> Any:
 
     @in_order
     def loop(
-        x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
+        x: Array, t: Array, step: int, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...],
         share: tuple[Any, ...], out: Array, t_out: Array, to: int, n: int,
     ) -> None:  # fmt: skip
         apart()
-        by, here, left, right = np.uint64(step), np.uint64(to), np.uint64(a_at), np.uint64(b_at)
+        by, here = np.uint64(step), np.uint64(to)
         scale, shift, alpha, gamma, bend, one = law[0], law[1], law[2], law[3], law[3] * law[5], law[8]
         factor, offset = share
         for i in range(np.uint64(0), np.uint64(n), LANES):
             value = scale * three(x, i, by) + shift
-            a_here, b_here = load(a, left + i), load(b, right + i)
-            ab = a_here * b_here
-            u = distance_angle(value, a_here, b_here, law) if distance else product_angle(value, a_here, b_here, law)
+            left, right = load(a, places[0] + i), load(b, places[2] + i)
+            ab, inverse = left * right, load(a, places[1] + i) * load(b, places[3] + i)
+            u = distance_angle(value, left - right, inverse, law) if distance else product_angle(value, inverse, law)
             cos = one - (u + u) if distance else (u + u) - one
             own = factor * ab * cos
             store(t_out, here + i, (scale * three(t, i, by) + offset + own) * (alpha + bend * psi_slope(u)))
@@ -73,19 +74,20 @@ def activate_tangent(distance: bool) -> Any:
 
     @in_order
     def loop(
-        x: Array, t: Array, step: int, a: Array, a_at: int, b: Array, b_at: int, law: tuple[Any, ...],
+        x: Array, t: Array, step: int, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...],
         share: tuple[Any, ...], first: bool, t_out: Array, to: int, n: int,
     ) -> None:  # fmt: skip
         apart()
-        by, here, left, right = np.uint64(step), np.uint64(to), np.uint64(a_at), np.uint64(b_at)
+        by, here = np.uint64(step), np.uint64(to)
         scale, shift, alpha, bend, one = law[0], law[1], law[2], law[3] * law[5], law[8]
         factor, offset = share
         for i in range(np.uint64(0), np.uint64(n), LANES):
             value = scale * three(x, i, by) + shift
-            a_here, b_here = load(a, left + i), load(b, right + i)
-            u = distance_angle(value, a_here, b_here, law) if distance else product_angle(value, a_here, b_here, law)
+            left, right = load(a, places[0] + i), load(b, places[2] + i)
+            inverse = load(a, places[1] + i) * load(b, places[3] + i)
+            u = distance_angle(value, left - right, inverse, law) if distance else product_angle(value, inverse, law)
             cos = one - (u + u) if distance else (u + u) - one
-            own = offset + factor * (a_here * b_here) * cos
+            own = offset + factor * (left * right) * cos
             if not first:
                 own = scale * three(t, i, by) + own
             store(t_out, here + i, own * (alpha + bend * psi_slope(u)))
@@ -130,15 +132,15 @@ def window_sums(
             sum_taps(columns, 0, 1, size, box, n)
             sum_taps(t_columns, 0, 1, size, t_box, n)
             xs, ts, step = box, t_box, box.shape[0] // 3
-        a_at, b_at = (i * (depth + 1) + layer) * shape[3] + left, (j * (depth + 1) + layer) * shape[4] + right
-        law = fields(laws[layer])
-        share = laws[layer, 10], laws[layer, 11]
+        a_at, b_at = (2 * i * depth + layer) * shape[3] + left, (2 * j * depth + layer) * shape[4] + right
+        places, law = norm_places(a_at, depth * shape[3], b_at, depth * shape[4]), fields(laws[layer])
+        share = laws[layer, 9], laws[layer, 10]
         if last:
             activate_tangent(
-                distance, xs, ts, step, x_norms, a_at, y_norms, b_at, law, share, layer == 0, tangent, origin, n
+                distance, xs, ts, step, x_norms, y_norms, places, law, share, layer == 0, tangent, origin, n
             )
             return 0.0, total(tangent, origin, rows, cols, stride)
-        activate_both(distance, xs, ts, step, x_norms, a_at, y_norms, b_at, law, share, state, tangent, origin, n)
+        activate_both(distance, xs, ts, step, x_norms, y_norms, places, law, share, state, tangent, origin, n)
     return total(state, origin, rows, cols, stride), total(tangent, origin, rows, cols, stride)
 
 
@@ -156,8 +158,9 @@ def pair_sums(
         uncounted(scratch[4]), uncounted(scratch[5]),
     )  # fmt: skip
     stride, tile = frame[1], span[5]
-    law, factor = fields(laws[0]), laws[0, 10]
-    simple = taps.shape[0] == 1 and taps[0] == 3 and frame[5] == 0 and factor != 0 and laws[0, 11] == 0
+    law, factor = fields(laws[0]), laws[0, 9]
+    simple = taps.shape[0] == 1 and taps[0] == 3 and shifts.shape[0] == 1
+    simple = simple and frame[5] == 0 and factor != 0 and laws[0, 10] == 0
     for first in range(span[2], span[3], tile):
         for i in range(span[0], span[1]):
             start = max(first, i) if span[4] else first
@@ -165,8 +168,8 @@ def pair_sums(
                 own = 1 if span[4] and i == j else 0
                 if simple:
                     out[1, i - span[0], j] += one_layer_sum(
-                        x, x_norms, y, y_norms, i, j, shifts, weights[own], shape, frame, law, factor, scratch[0], scratch[2]
-                    )  # fmt: skip
+                        x, x_norms, y, y_norms, i, j, shifts[0, 2], shape, frame, law, factor, scratch[0], scratch[2]
+                    )
                     continue
                 for s in range(shifts.shape[0]):
                     if weights[own, s] == 0.0:
@@ -184,7 +187,7 @@ def dense_rows(
     gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, scratch: tuple[Array, ...], out: Array
 ) -> None:  # fmt: skip
     """As `windows.dense_rows`, into out (2, r, m)."""
-    m = gram.shape[1]
+    m, depth = gram.shape[1], laws.shape[0]
     a, width, right = uncounted(scratch[0]), y_norms.shape[1], uncounted(y_norms.reshape(-1))
     state, after, tangent, t_after = (
         uncounted(scratch[1]), uncounted(scratch[2]), uncounted(scratch[3]), uncounted(scratch[4])
@@ -194,12 +197,12 @@ def dense_rows(
         for row in range(gram.shape[0]):
             state[:n] = gram[row, start : start + n]
             tangent[:BLOCK] = 0
-            for layer in range(laws.shape[0]):
-                a[:BLOCK] = x_norms[layer, row]
-                share = laws[layer, 10], laws[layer, 11]
-                b_at, law = layer * width + start, fields(laws[layer])
+            for layer in range(depth):
+                a[:BLOCK], a[BLOCK : 2 * BLOCK] = x_norms[layer, row], x_norms[depth + layer, row]
+                law, share = fields(laws[layer]), (laws[layer, 9], laws[layer, 10])
+                places = norm_places(0, BLOCK, layer * width + start, depth * width)
                 activate_both(
-                    distance, state, tangent, BLOCK, a, 0, right, b_at, law, share, after, t_after, 0, rounded(n)
+                    distance, state, tangent, BLOCK, a, right, places, law, share, after, t_after, 0, rounded(n)
                 )
                 state, after, tangent, t_after = after, state, t_after, tangent
             out[0, row, start : start + n] = state[:n]

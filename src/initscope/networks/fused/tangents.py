@@ -22,11 +22,11 @@ def stack_tangents(
     x (n, c, h, w), y (m, c, h, w) or None for x itself; None where the compiled loops cannot be used. Without `both` the first
     is not computed after the last layer, and means nothing.
     """
-    path = compiled_path() if x.device.type == "cpu" and not (pooled and stack.padding == "reflect") else None
-    if path is None:
+    path = compiled_path() if x.device.type == "cpu" else None
+    if path is None or (pooled and not path.can_pool(stack, own, both)):
         return None
     other = x if y is None else y
-    distance = path.has_distances(stack, pooled)
+    distance = path.has_distances(stack, pooled, own, both)
     if not distance:
         x, other = x.double(), other.double()  # products lose half of the digits of T
     height, width = stack.sizes(*x.shape[2:])[-1]

@@ -1,13 +1,11 @@
 """Feeds the compiled loops: lays images out flat, cuts the work into tasks, runs them on as many threads as torch uses.
 
 A pair of images is always computed by one task in one fixed order, so the number of threads does not change a digit.
-Threads are plain Python ones over code that releases the interpreter lock: calls from several threads at once are fine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
@@ -16,18 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.networks.fused import loops, tangent_loops, windows
+from initscope.networks.fused import loops, pooled_layer, tangent_loops, windows
+from initscope.networks.fused.norms import norms
 from initscope.networks.fused.stack import (
     PADDINGS,
     ConvStack,
     Law,
     Own,
     displacements,
-    layer_norms,
+    inverse,
     pad,
     positions,
     stack_laws,
 )
+from initscope.networks.fused.threads import run
 from initscope.networks.progress import Progress
 from initscope.networks.tiles import tiles
 
@@ -41,10 +41,7 @@ DENSE_ROWS = 512
 
 @dataclass(frozen=True)
 class Side:
-    """One set of images before packing: values (n, c, h, w), and |a| before each activation and 1/|a| of the last,
-
-    (n, layers + 1, h, w).
-    """
+    """One set of images before packing: values (n, c, h, w), |a| before each activation and then 1/|a|, (n, 2 layers, h, w)."""
 
     values: Array
     norms: Array
@@ -52,32 +49,18 @@ class Side:
 
 @dataclass(frozen=True)
 class Packed:
-    """Flat images with a common stride: (n, c, size) and (n, layers + 1, size)."""
+    """Flat images with a common stride: (n, c, size) and (n, 2 layers, size)."""
 
     values: Array
     norms: Array
 
 
-def run(tasks: Sequence[Callable[[], Any]]) -> Iterator[Any]:
-    """Results of the tasks in their order, computed on `torch.get_num_threads()` threads."""
-    threads = min(torch.get_num_threads(), len(tasks))
-    if threads <= 1:
-        for task in tasks:
-            yield task()
-        return
-    pool = ThreadPoolExecutor(threads)
-    try:
-        yield from pool.map(lambda task: task(), tasks)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
 def law_table(laws: Sequence[Law], dtype: Any, own: Sequence[Own] | None = None) -> Array:
-    """(layers, 10): the fields of Law, then 0, 1 and the smallest |a||b| to divide by, in one type so that nothing is promoted.
+    """(layers, 9): the fields of Law, then 0 and 1, in one type so that nothing is promoted.
 
     With `own` two more: how |a||b| cos t and 1 enter what the layer adds to the tangent kernel.
     """
-    rows = [(*astuple(law), 0.0, 1.0, float(np.finfo(dtype).tiny)) for law in laws]
+    rows = [(*astuple(law), 0.0, 1.0) for law in laws]
     if own is not None:
         rows = [(*row, o.factor, o.offset) for row, o in zip(rows, own, strict=True)]
     return np.array(rows, dtype=dtype)
@@ -86,18 +69,12 @@ def law_table(laws: Sequence[Law], dtype: Any, own: Sequence[Own] | None = None)
 def image_bytes(stack: ConvStack, channels: int, height: int, width: int, itemsize: int) -> int:
     """Bytes of one packed image."""
     flat = (height + 2 * stack.border) * (width + 2 * stack.border) + 8 * loops.CHUNK
-    return (channels + len(stack.kernels) + 1) * flat * itemsize
+    return (channels + 2 * len(stack.kernels)) * flat * itemsize
 
 
 def _side(stack: ConvStack, x: Tensor, distance: bool) -> Side:
-    """Norms of every layer beside the values; smaller (valid) layers lie in the top left corner. Distances have 1/|a| halved."""
-    depth = len(stack.kernels)
-    norms = torch.zeros(len(x), depth + 1, *x.shape[2:], dtype=x.dtype)
-    for layer, a in enumerate(layer_norms(stack, x)[1]):
-        norms[:, layer, : a.shape[1], : a.shape[2]] = a
-    last = norms[:, depth - 1]
-    norms[:, depth] = torch.where(last > torch.finfo(x.dtype).tiny, (0.5 if distance else 1.0) / last, 0.0)
-    return Side(x.contiguous().numpy(), norms.numpy())
+    every = norms(stack, x, distance, x.shape[3], 0).view(len(x), -1, *x.shape[2:])
+    return Side(x.contiguous().numpy(), every.numpy())
 
 
 def _flat(source: Array, margin: int, stride: int) -> Array:
@@ -110,22 +87,26 @@ def _flat(source: Array, margin: int, stride: int) -> Array:
     return flat
 
 
-def _pack(side: Side, stack: ConvStack) -> Packed:
-    """Whole images for the same-position kernel."""
+def _pack_values(values: Array, stack: ConvStack) -> Array:
+    """Whole images with their borders."""
     border = stack.border
-    height, width = side.values.shape[-2:]
+    height, width = values.shape[-2:]
     stride = width + 2 * border
-    flat = _flat(side.values, border, stride)
+    flat = _flat(values, border, stride)
     if stack.padding in ("circular", "reflect"):
-        around = flat[..., : (height + 2 * border) * stride].reshape(
-            *side.values.shape[:2], height + 2 * border, stride
-        )
+        around = flat[..., : (height + 2 * border) * stride].reshape(*values.shape[:2], height + 2 * border, stride)
         rows, columns = (positions(size, border, stack.padding).numpy() + border for size in (height, width))
         for edge in (*range(border), *range(-border, 0)):
             around[:, :, edge] = around[:, :, rows[edge]]
         for edge in (*range(border), *range(-border, 0)):
             around[:, :, :, edge] = around[:, :, :, columns[edge]]
-    return Packed(flat, _flat(side.norms, 0, stride))
+    return flat
+
+
+def _pack(stack: ConvStack, x: Tensor, distance: bool) -> Packed:
+    """Whole images for the same-position kernel."""
+    every = norms(stack, x, distance, x.shape[3] + 2 * stack.border, 2 * loops.CHUNK)
+    return Packed(_pack_values(x.contiguous().numpy(), stack), every.numpy())
 
 
 def _extend(side: Side, stack: ConvStack) -> Side:
@@ -171,7 +152,7 @@ class Job:
         taps = np.array(self.stack.kernels)
         pair_sums = tangent_loops.pair_sums if self.tangent else windows.pair_sums
         sizes = (side.shape[2] for side in (x.values, y.values, x.norms, y.norms))
-        shape = np.array([x.values.shape[1], *sizes, moves[0][:, 2].max()])
+        shape = np.array([x.values.shape[1], *sizes])
         size = shape[1] + 2 * (width + 2 * self.stack.border) + 8 * loops.CHUNK
         each = (1, 1, 1, 1, 3, 3) if self.tangent else (1, 1, 3)
         scratch: Any = tuple(np.zeros(count * size, x.values.dtype) for count in each)
@@ -193,9 +174,24 @@ def _job(
     return Job(stack, table, distance, tile, own is not None, both), max(1, PACK_BYTES // each)
 
 
-def has_distances(stack: ConvStack, pooled: bool) -> bool:
+def can_pool(stack: ConvStack, own: Sequence[Own] | None = None, both: bool = True) -> bool:
+    """Whether `pooled` knows the stack: displaced images have no reflected borders."""
+    return stack.padding != "reflect" or pooled_layer.fits(stack, own, both)
+
+
+def pooled_bytes(stack: ConvStack, n: int, m: int, channels: int, height: int, width: int, itemsize: int) -> int:
+    """What `pooled` holds beside the answer."""
+    if pooled_layer.fits(stack):
+        return pooled_layer.held_bytes(n, m, channels, height, width, itemsize)
+    each = image_bytes(stack, channels, height, width, itemsize)
+    block = max(1, PACK_BYTES // each // 8)
+    held = (min(n, block) + min(m, block)) * (4 + 2 * torch.get_num_threads())
+    return held * (3 * each + 8 * height * width * len(stack.kernels))
+
+
+def has_distances(stack: ConvStack, pooled: bool, own: Sequence[Own], both: bool) -> bool:
     """Whether the loops can carry distances; between displaced images they do not know what lies outside of only one."""
-    return not (pooled and stack.padding == "zero")
+    return not (pooled and stack.padding == "zero") or pooled_layer.fits(stack, own, both)
 
 
 def same_position(
@@ -219,8 +215,8 @@ def same_position(
     total = sum(-(-(i.stop - i.start) // ROWS_PER_TASK) for i, _ in blocks)
     for i, j in blocks:
         same = symmetric and i == j
-        left = _pack(_side(stack, x[i], job.distance), stack)
-        right = left if same else _pack(_side(stack, y[j], job.distance), stack)
+        left = _pack(stack, x[i], job.distance)
+        right = left if same else _pack(stack, y[j], job.distance)
         last = i.stop - i.start
         ranges = [range(first, min(first + ROWS_PER_TASK, last)) for first in range(0, last, ROWS_PER_TASK)]
         calls = [partial(job.sums, left, right, rows, same, moves, x.shape[3]) for rows in ranges]
@@ -261,11 +257,14 @@ def pooled(
     own: Sequence[Own] | None = None,
     both: bool = True,
 ) -> Tensor:
-    """(n, m) float64 sums over all position pairs (any padding but reflect); symmetric: the upper triangle only.
+    """(n, m) float64 sums over all position pairs of what `can_pool`; symmetric: the upper triangle only.
 
     With `own` (2, n, m), the tangent kernel last, and distances before it where `has_distances`, zeros without `both`.
     """
-    job, block = _job(stack, x, own is not None and has_distances(stack, pooled=True), own, both)
+    if pooled_layer.fits(stack, own, both):
+        sums = pooled_layer.pooled_layer(stack, x, y, symmetric, progress, own)
+        return sums if own is None else torch.stack([torch.zeros_like(sums), sums])
+    job, block = _job(stack, x, own is not None and has_distances(stack, True, own, both), own, both)
     height, width = x.shape[2:]
     final_height, final_width = stack.sizes(height, width)[-1]
     circular = stack.padding == "circular"
@@ -278,8 +277,9 @@ def pooled(
         same = symmetric and i == j
         left = _side(stack, x[i], job.distance)
         right = left if same else _side(stack, y[j], job.distance)
-        whole = _pack(left, stack) if circular else None  # the same for every displacement
-        if circular:
+        whole = None
+        if circular:  # the same for every displacement
+            whole = Packed(_pack_values(left.values, stack), _flat(left.norms, 0, width + 2 * stack.border))
             right = _extend(right, stack)
 
         def task(
@@ -308,16 +308,19 @@ def dense_layers(
     """
     source = gram.numpy()
     out = np.empty((2,) * (own is not None) + source.shape, source.dtype)
-    left, right = x_norms.numpy(), torch.nn.functional.pad(y_norms, (0, loops.CHUNK)).numpy()
     distance = laws[0].chord != 0
+    half = 0.5 if distance else 1.0
+    x_all, y_all = (torch.cat([a, half * inverse(a)]) for a in (x_norms, y_norms))
+    left, right = x_all.numpy(), torch.nn.functional.pad(y_all, (0, loops.CHUNK)).numpy()
     table = law_table(laws, source.dtype, own)
     dense_rows = windows.dense_rows if own is None else tangent_loops.dense_rows
 
     def task(start: int) -> None:
         rows = slice(start, start + DENSE_ROWS // 8)
         scratch = tuple(np.zeros(3 * loops.BLOCK, source.dtype) for _ in range(3 if own is None else 5))
-        norms = np.ascontiguousarray(left[:, rows])
-        dense_rows(source[rows], norms, right, table, distance, scratch, out[..., rows, :])
+        dense_rows(
+            source[rows], np.ascontiguousarray(left[:, rows]), right, table, distance, scratch, out[..., rows, :]
+        )
 
     for _ in run([partial(task, start) for start in range(0, len(source), DENSE_ROWS // 8)]):
         pass

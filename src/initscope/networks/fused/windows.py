@@ -31,8 +31,8 @@ def window_sum(
 ) -> float:  # fmt: skip
     """Sum over the positions of one window of X after the last layer.
 
-    x, x_norms, y, y_norms: flat, norms those of all layers and the inverse ones of the last; shape: channels, then sizes: of a
-    channel of x, of y, of norms of x, of y. frame: width, stride, border, padding, distance. scratch: state, columns, box, the
+    x, x_norms, y, y_norms: flat, norms those of all layers, then the inverse ones; shape: channels, then sizes: of a channel of
+    x, of y, of norms of x, of y. frame: width, stride, border, padding, distance. scratch: state, columns, box, the
     last followed by two sizes of zeros.
     """
     width, stride, border, padding, distance = frame[0], frame[1], frame[2], frame[3], frame[4] != 0
@@ -54,18 +54,17 @@ def window_sum(
                 fill_border(state, rows, cols, stride, border, padding)
         n = rounded(rows * stride)
         reach = n + CHUNK * ((size + CHUNK - 2) // CHUNK)
-        a_at, b_at = (i * (depth + 1) + layer) * shape[3] + left, (j * (depth + 1) + layer) * shape[4] + right
-        law = fields(laws[layer])
+        a_at, b_at = (2 * i * depth + layer) * shape[3] + left, (2 * j * depth + layer) * shape[4] + right
+        places, law = norm_places(a_at, depth * shape[3], b_at, depth * shape[4]), fields(laws[layer])
         if layer == depth - 1 and laws[layer, 2] == 0 and not distance and size == 3:  # |a| = 0 between the rows
-            begin = norm_places(a_at, shape[3], b_at, shape[4])
             scaled_taps(state, corner, stride, law, columns, reach)
-            return activate_sum(columns, x_norms, y_norms, begin, law, rows * stride)
+            return activate_sum(columns, x_norms, y_norms, places, law, rows * stride)
         sum_taps(state, corner, stride, size, columns, reach)
         if size == 3:
-            activate(distance, columns, 0, 1, x_norms, a_at, y_norms, b_at, law, state, origin, n)
+            activate(distance, columns, 0, 1, x_norms, y_norms, places, law, state, origin, n)
         else:
             sum_taps(columns, 0, 1, size, box, n)
-            activate(distance, box, 0, box.shape[0] // 3, x_norms, a_at, y_norms, b_at, law, state, origin, n)
+            activate(distance, box, 0, box.shape[0] // 3, x_norms, y_norms, places, law, state, origin, n)
     return total(state, origin, rows, cols, stride)
 
 
@@ -85,7 +84,7 @@ def pair_sums(
     scratch = uncounted(scratch[0]), uncounted(scratch[1]), uncounted(scratch[2])
     stride, tile = frame[1], span[5]
     law = fields(laws[0])
-    simple = taps.shape[0] == 1 and taps[0] == 3 and law[2] == 0 and frame[4] == 0
+    simple = taps.shape[0] == 1 and taps[0] == 3 and shifts.shape[0] == 1 and law[2] == 0 and frame[4] == 0
     for first in range(span[2], span[3], tile):
         for i in range(span[0], span[1]):
             start = max(first, i) if span[4] else first
@@ -93,8 +92,8 @@ def pair_sums(
                 own = 1 if span[4] and i == j else 0
                 if simple:
                     out[i - span[0], j] += one_layer_sum(
-                        x, x_norms, y, y_norms, i, j, shifts, weights[own], shape, frame, law, law[7], scratch[0], scratch[1]
-                    )  # fmt: skip
+                        x, x_norms, y, y_norms, i, j, shifts[0, 2], shape, frame, law, law[7], scratch[0], scratch[1]
+                    )
                     continue
                 for s in range(shifts.shape[0]):
                     if weights[own, s] == 0.0:
@@ -109,21 +108,21 @@ def pair_sums(
 def dense_rows(
     gram: Array, x_norms: Array, y_norms: Array, laws: Array, distance: bool, scratch: tuple[Array, ...], out: Array
 ) -> None:  # fmt: skip
-    """All dense layers on rows of products or distances: gram, out (r, m), norms (layers, r) and (layers, size).
+    """All dense layers on rows of products or distances: gram, out (r, m); norms and inverse ones (2 layers, r or size).
 
     The columns go through all layers in strips that stay in the first cache; y_norms carries CHUNK columns of slack. scratch:
     norms of a row, then twice a strip with two more of zeros behind it.
     """
-    m = gram.shape[1]
+    m, depth = gram.shape[1], laws.shape[0]
     a, width, right = uncounted(scratch[0]), y_norms.shape[1], uncounted(y_norms.reshape(-1))
     state, after = uncounted(scratch[1]), uncounted(scratch[2])
     for start in range(0, m, BLOCK):
         n = min(BLOCK, m - start)
         for row in range(gram.shape[0]):
             state[:n] = gram[row, start : start + n]
-            for layer in range(laws.shape[0]):
-                a[:BLOCK] = x_norms[layer, row]
-                law, b_at = fields(laws[layer]), layer * width + start
-                activate(distance, state, 0, BLOCK, a, 0, right, b_at, law, after, 0, rounded(n))
+            for layer in range(depth):
+                a[:BLOCK], a[BLOCK : 2 * BLOCK] = x_norms[layer, row], x_norms[depth + layer, row]
+                law, places = fields(laws[layer]), norm_places(0, BLOCK, layer * width + start, depth * width)
+                activate(distance, state, 0, BLOCK, a, right, places, law, after, 0, rounded(n))
                 state, after = after, state
             out[row, start : start + n] = state[:n]
