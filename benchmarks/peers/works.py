@@ -38,20 +38,22 @@ class Work:
         return [{"dtype": dtype, "mode": mode, "block": middle} for dtype in ("f32", "f64") for mode in modes]
 
 
-LOOPS = "vector units: a root, a division and about 30 operations for each pair of positions and layer, on data in the caches"
-ONE = "vector units: a root and about 30 operations for each pair of positions, then only sums; with few images the start counts"
-BOTH = "as its twin; root and division are shared, two polynomials and two sums over taps instead of one"
+LOOPS = "vector units: a root and about 30 operations for each pair of positions and layer, which wait for each other; data in the caches"
+ONE = "vector units: a root and about 25 operations for each pair of positions, then only sums; with few images the start counts"
+ROWS = "vector units, and half as long loads and stores of the first cache: a root and about 25 operations for each pair of positions"
+BOTH = "as its twin; the root is shared, two polynomials and two sums over taps instead of one"
+BENT = "as its twin, with a longer polynomial and distances instead of products"
 
 WORKS = (
     Work("W1", "same", 500, 1, "conv3 + ReLU, 500 images", 12, blocks=(25, 50, 100), stops=ONE),
     Work("W2", "same", 200, 10, "ten conv3 + ReLU, 200 images", 12, blocks=(20, 40, 100), stops=LOOPS),
-    Work("W3 16", "pooled", 16, 1, "conv3 + ReLU + average, 16 images", 80, blocks=(1, 2, 4), rounds=3, stops=ONE),
-    Work("W3 32", "pooled", 32, 1, "the same, 32 images", 80, blocks=(2,), rounds=2, stops=ONE),
+    Work("W3 16", "pooled", 16, 1, "conv3 + ReLU + average, 16 images", 80, blocks=(1, 2, 4), rounds=3, stops=ROWS),
+    Work("W3 32", "pooled", 32, 1, "the same, 32 images", 80, blocks=(2,), rounds=2, stops=ROWS),
     Work("W4", "pooled", 8, 5, "five conv3 + ReLU + average, 8 images", 50, blocks=(1, 2, 4), rounds=3, stops=LOOPS),
     Work("W5", "dense", 2000, 10, "ten dense + ReLU, 2000 vectors", 2.5, blocks=(250, 500, 1000),
          stops="the product of the inputs, and then the vector units as for the convolutions"),
     Work("W6 of W2", "same", 200, 10, "tangent kernel of W2", 12, "ntk", blocks=(20, 40, 100), rounds=3, stops=BOTH),
-    Work("W6 of W3", "pooled", 16, 1, "tangent kernel of W3 16", 80, "ntk", blocks=(1, 2, 4), rounds=3, stops=BOTH),
+    Work("W6 of W3", "pooled", 16, 1, "tangent kernel of W3 16", 80, "ntk", blocks=(1, 2, 4), rounds=3, stops=BENT),
     Work("W1 zero", "same", 500, 1, "zero padding, beside cnn-gp", None, padding=ZERO, peer="cnn-gp's method",
          blocks=(10, 25, 50), stops=ONE),
     Work("W2 zero", "same", 200, 10, "zero padding, beside cnn-gp", None, padding=ZERO, peer="cnn-gp's method",
