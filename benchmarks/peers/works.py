@@ -38,9 +38,11 @@ class Work:
         return [{"dtype": dtype, "mode": mode, "block": middle} for dtype in ("f32", "f64") for mode in modes]
 
 
-LOOPS = "vector units: a root and about 30 operations for each pair of positions and layer, which wait for each other; data in the caches"
+LOOPS = "vector units: a root and about 30 operations for each pair of positions and layer, which wait for each other"
 ONE = "vector units: a root and about 25 operations for each pair of positions, then only sums; with few images the start counts"
-ROWS = "vector units, and half as long loads and stores of the first cache: a root and about 25 operations for each pair of positions"
+ROWS = (
+    "vector units, then loads and stores of the first cache: a root and about 25 operations for each pair of positions"
+)
 BOTH = "as its twin; the root is shared, two polynomials and two sums over taps instead of one"
 BENT = "as its twin, with a longer polynomial and distances instead of products"
 

@@ -48,7 +48,7 @@ def test_tangent_kernel_of_tall_images(padding: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("scale", [1e-15, 1e12])
 def test_the_kernel_is_homogeneous_far_from_one(scale: float) -> None:
-    """|a||b| stays in the range of float32, 1/(|a||b|) of most patches does not."""
+    """|a||b| and its inverse stay in the range of float32."""
     stack = ConvStack((3,), (2.0,), (0.0,), (0.0,), "circular")
     x = images(4, torch.float32)
     x[0, :, :20] = 0  # patches of zeros

@@ -58,8 +58,7 @@ class FastPlan:
 
     def tangents(self, x: Tensor, y: Tensor | None, standard: bool, progress: Progress | None) -> Tensor | None:
         """The tangent kernel by ω or (standard) by w, in the type of x; None where the compiled loops cannot be used."""
-        shares = [_own(*v) if standard else Own() for v in self.variances]
-        layers = shares[: len(self.gains)]
+        shares, layers = self._shares(standard)
         if self.stack is None:
             flat = None if y is None else y.flatten(1)
             both = dense_tangents(self.gains, self.biases, self.slopes, layers, x.flatten(1), flat, progress)
@@ -72,6 +71,21 @@ class FastPlan:
             gain, bias = self.readout
             tangent = gain * tangent + shares[-1].factor * (gain * product + bias) + shares[-1].offset
         return tangent.to(x.dtype)
+
+    def tangent_bytes(self, x: Tensor, m: int, standard: bool) -> int:
+        """Peak memory of `tangents`."""
+        if self.stack is None:
+            return 2 * self.peak_bytes(x, m)
+        shares, layers = self._shares(standard)
+        dtype = torch.float64 if self.pooled and self.stack.padding == "zero" else x.dtype  # where products are carried
+        n, c, h, w = x.shape
+        found = estimate(self.stack, n, m, h, w, c, self.pooled, dtype, layers, len(shares) > len(layers))
+        return found.bytes + (n + m) * c * h * w * dtype.itemsize  # the inputs once more
+
+    def _shares(self, standard: bool) -> tuple[list[Own], list[Own]]:
+        """What the weights of each layer add, the readout last; and without it."""
+        shares = [_own(*v) if standard else Own() for v in self.variances]
+        return shares, shares[: len(self.gains)]
 
     def norms(self, x: Tensor) -> Tensor:
         """E h(x)² per unit, (n,) in float64."""

@@ -65,8 +65,9 @@ def tangent_kernel(
     dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
     x, other = x.detach().to(dtype), (x if y is None else y).detach().to(dtype)
     fast = fast_plan(net, tuple(x.shape[1:]))
-    if fast is not None and 2 * fast.peak_bytes(x, len(other)) <= budget(memory, x.device):
-        quick = fast.tangents(x, None if y is None else other, parametrization == "standard", progress)
+    standard = parametrization == "standard"
+    if fast is not None and fast.tangent_bytes(x, len(other), standard) <= budget(memory, x.device):
+        quick = fast.tangents(x, None if y is None else other, standard, progress)
         if quick is not None:
             return quick
     require_closed_forms(net, x)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from initscope.errors import BadInput
 from initscope.networks import Sequential, kernel, kernel_estimate, tangent_kernel
+from initscope.networks.fast import fast_plan
 from initscope.networks.fused import compiled_path
 from initscope.networks.kernels import Quantity
 from initscope.networks.planning import entry_bytes
@@ -51,9 +52,10 @@ class Entries:
             raise BadInput("kernel_to", problem, "use iscope.kernel, or a network whose layers have closed forms")
         if self.quantity != "tangent":
             return estimate.peak_bytes
-        if estimate.method == "fused" and compiled_path() is not None:
-            return 4 * estimate.peak_bytes  # two numbers of a pair, in float64 where products are carried
         side, shape = min(len(x), LARGEST_TILE), tuple(x.shape[1:])
+        fast = fast_plan(net, shape)
+        if fast is not None and compiled_path() is not None:
+            return fast.tangent_bytes(x, len(x), self.parametrization == "standard")
         each = entry_bytes(net, shape, x.dtype) * max(1, len(parameters(net, shape)))
         return 2 * estimate.output_bytes + side * side * each
 

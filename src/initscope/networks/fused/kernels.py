@@ -12,6 +12,7 @@ inputs; sums over positions are in float64. Nothing here is differentiable.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from initscope.errors import BadInput
 from initscope.networks.fused import plain
-from initscope.networks.fused.stack import ConvStack, check_layers, layer_norms, make_laws
+from initscope.networks.fused.stack import ConvStack, Own, check_layers, layer_norms, make_laws
 from initscope.networks.progress import Progress
 
 Quantity = Literal["product", "distance"]
@@ -78,10 +79,11 @@ def pooled_kernel(
 ) -> Tensor:
     """Kernel after global average pooling: mean over all position pairs (p, q) of `E[h(x)_p h(y)_q]`, for all pairs.
 
-    x (n, c, h, w), y (m, c, h, w) or None for x itself; returns (n, m). The displacement q - p is fixed while a pair of
-    images passes through the layers, so that no array over (p, q) is stored; only reflected borders of several layers need
-    that array, `(h w)²` numbers for a pair, in plain torch. The distance is `K_xx + K_yy - 2 K_xy` of products summed in float64:
-    its absolute error is about 1e-7 (float32) or 1e-15 (float64) of K, so nearly equal images lose relative accuracy.
+    x (n, c, h, w), y (m, c, h, w) or None for x itself; returns (n, m). The displacement q - p (with one layer: of rows) is
+    fixed while a pair of images passes through the layers, so that no array over (p, q) is stored; only reflected borders of
+    several layers need that array, `(h w)²` numbers for a pair, in plain torch. The distance is `K_xx + K_yy - 2 K_xy` of
+    products summed in float64: its absolute error is about 1e-7 (float32) or 1e-15 (float64) of K, so nearly equal images
+    lose relative accuracy.
 
     >>> stack = ConvStack(kernels=(1,), gains=(2.0,), biases=(0.0,), slopes=(1.0,), padding="zero")
     >>> x = torch.tensor([[1.0, 3.0]], dtype=torch.float64).reshape(1, 1, 1, 2)
@@ -172,9 +174,12 @@ class Estimate:
 
 
 def estimate(
-    stack: ConvStack, n: int, m: int, h: int, w: int, c: int, pooled: bool, dtype: torch.dtype = torch.float32
-) -> Estimate:
+    stack: ConvStack, n: int, m: int, h: int, w: int, c: int, pooled: bool, dtype: torch.dtype = torch.float32,
+    own: Sequence[Own] | None = None, both: bool = False,
+) -> Estimate:  # fmt: skip
     """Peak memory of `same_position_kernel` or `pooled_kernel` on n x m images of c channels, beside the inputs.
+
+    With `own` and `both` that of `stack_tangents`, which has an answer twice as large.
 
     >>> stack = ConvStack(kernels=(3,), gains=(2.0,), biases=(0.0,), slopes=(0.0,), padding="circular")
     >>> estimate(stack, 500, 500, 32, 32, 3, pooled=False).updates
@@ -182,18 +187,18 @@ def estimate(
     """
     itemsize = dtype.itemsize
     sizes = stack.sizes(h, w)
-    output = n * m * (8 + 8 + itemsize)  # sums, their mean, the answer
+    output = n * m * (8 + 8 + itemsize) * (1 if own is None else 2)  # sums, their mean, the answer
     updates = n * m * sum((a * b) ** 2 if pooled else a * b for a, b in sizes)
     path = compiled_path()
     norms = (n + m) * h * w * len(sizes) * (8 + 2 * itemsize)
-    if path is None or (pooled and not path.can_pool(stack)):
+    if path is None or (pooled and not path.can_pool(stack, own, both)):
         places = (h + 2 * stack.border) * (w + 2 * stack.border)
         tile = max(plain.TILE_ELEMENTS, h * w) * places // (h * w)
         if pooled and stack.padding == "reflect":
             tile = max(places * places, tile)
         return Estimate(output + norms + 8 * tile * itemsize, output, updates)
     if pooled:
-        return Estimate(output + path.pooled_bytes(stack, n, m, c, h, w, itemsize), output, updates)
+        return Estimate(output + path.pooled_bytes(stack, n, m, c, h, w, itemsize, own, both), output, updates)
     each = path.image_bytes(stack, c, h, w, itemsize)
     held = min(n, max(1, path.PACK_BYTES // each)) + min(m, max(1, path.PACK_BYTES // each))
     return Estimate(output + held * (3 * each + 8 * h * w * len(sizes)), output, updates)

@@ -90,22 +90,28 @@ def _psi_for(u: Any) -> Any:
     return single if is_single(u) else double
 
 
-def rhat(rho: Any) -> Any:
-    """`psi((1 + rho)/2)`, the normalised dual of ReLU, rho in [-1, 1] but for rounding; of lanes, in compiled code."""
+def tail(rho: Any) -> Any:
+    """What `rhat` has beside the positive part of rho, for rho in [-1, 1] but for rounding; of lanes, in compiled code."""
     raise NotImplementedError
 
 
-@overload(rhat)
-def _rhat_for(rho: Any) -> Any:
+@overload(tail)
+def _tail_for(rho: Any) -> Any:
     def single(rho: Any) -> Any:
         m = _HALF - _HALF * abs(rho)
         h = _S0 + m * (_S1 + m * (_S2 + m * (_S3 + m * (_S4 + m * _S5))))
-        return max(rho, _ZERO) + (m * np.sqrt(abs(m))) * h
+        return (m * np.sqrt(abs(m))) * h
 
     def double(rho: Any) -> Any:
-        return psi(min(max(0.5 + 0.5 * rho, 0.0), 1.0))
+        return psi(max(0.5 - 0.5 * abs(rho), 0.0))
 
     return single if is_single(rho) else double
+
+
+@in_order
+def rhat(rho: Any, zero: Any) -> Any:
+    """`psi((1 + rho)/2)`, the normalised dual of ReLU; of lanes."""
+    return max(rho, zero) + tail(rho)
 
 
 @compiled
@@ -152,12 +158,12 @@ def activate(distance: bool) -> Any:
             value = scale * three(x, start + i, by) + shift
             left, right = load(a, places[0] + i), load(b, places[2] + i)
             inverse = load(a, places[1] + i) * load(b, places[3] + i)
-            bent = (
-                psi(distance_angle(value, left - right, inverse, law))
-                if distance
-                else rhat(cosine(value, inverse, law))
-            )
-            store(out, here + i, alpha * value + gamma * ((left * right) * bent))
+            ab = left * right
+            if distance:
+                bent = ab * psi(distance_angle(value, left - right, inverse, law))
+            else:  # |a||b| max(rho, 0) is max(value, 0), without rounding
+                bent = max(value, law[7]) + ab * tail(cosine(value, inverse, law))
+            store(out, here + i, alpha * value + gamma * bent)
 
     return loop
 
@@ -166,12 +172,12 @@ def activate(distance: bool) -> Any:
 def _product_term(x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], i: Any) -> Any:
     """`|a||b| rhat(rho)` of lanes from 3 taps of what `scaled_taps` gives."""
     rho = three(x, i, np.uint64(1)) * (load(a, places[1] + i) * load(b, places[3] + i))
-    return (load(a, places[0] + i) * load(b, places[2] + i)) * rhat(rho)
+    return (load(a, places[0] + i) * load(b, places[2] + i)) * rhat(rho, law[7])
 
 
 @in_order
 def activate_sum(x: Array, a: Array, b: Array, places: tuple[Any, ...], law: tuple[Any, ...], n: int) -> float:
-    """Sum over n places of what `activate` gives for products of 3 taps with alpha = 0: no division, nothing is written.
+    """Sum over n places of what `activate` gives for products of 3 taps with alpha = 0: nothing is written.
 
     x is of `scaled_taps`. Blocks in the type of x, the rest in float64.
     """

@@ -21,7 +21,7 @@ from initscope.networks.fused.loops import CIRCULAR, VALID, Array, by_quantity, 
 from initscope.networks.fused.one_layer import low_slope
 
 MARGIN = int(LANES)  # columns before a row of P, for its border
-AT_ONCE = 2  # columns of x, and lanes of y
+AT_ONCE = 2  # columns of x, and lanes of y: `add_row` is written for two of both
 WHOLE = 40  # columns of x up to which all are taken together
 STRIP = 30  # if there are more: columns of x at a time, and one more on each side
 
@@ -31,14 +31,13 @@ _ONE = np.uint64(1)
 class Frame(NamedTuple):
     """What all pairs of images share: x, y are flat (images, channels, rows, columns), a, b flat (images, 2, rows, columns).
 
-    columns: of P; outputs: columns of a; then the distances of rows and of channels.
+    columns: of P; outputs: columns of a; tangent: tangent kernels, of distances; then how far rows and channels are apart.
     """
 
     channels: int
     columns: int
     outputs: int
     padding: int
-    distance: bool
     tangent: bool
     x_row: int
     x_size: int
@@ -55,7 +54,6 @@ class Numbers(NamedTuple):
 
     bias: Any
     zero: Any
-    half: Any
     one: Any
 
 
@@ -64,10 +62,15 @@ def stored(columns: int) -> int:
     return -(-columns // (AT_ONCE * int(LANES))) * AT_ONCE * int(LANES)
 
 
+def box_size(columns: int) -> int:
+    """Numbers in three P and their sum."""
+    rows = -(-(columns if columns <= WHOLE else STRIP + 2) // AT_ONCE) * AT_ONCE + 2
+    return 4 * (rows * (stored(columns) + MARGIN) + 2 * int(LANES))
+
+
 def make_box(columns: int, bias: Any) -> Array:
     """Three P and their sum, as they are beside an image of zeros."""
-    rows = -(-(columns if columns <= WHOLE else STRIP + 2) // AT_ONCE) * AT_ONCE + 2
-    box = np.full((4, rows * (stored(columns) + MARGIN) + 2 * int(LANES)), bias)
+    box = np.full((4, box_size(columns) // 4), bias)
     box[3] += bias + bias
     return box.reshape(-1)
 
@@ -157,51 +160,42 @@ def kernel_sum(
         part, inverse, here = spread(numbers.zero), load(b, right_inverse + v), start + v
         for c in range(np.uint64(count)):
             rho = three(box, here, diagonal) * (a[left_inverse + c] * inverse)
-            part = part + a[left + c] * rhat(rho)
+            part = part + a[left + c] * rhat(rho, numbers.zero)
             here = here + row
         result = result + part * load(b, right + v)
     return np.float64(added(result))
 
 
-@by_quantity
-def tangent_sum(distance: bool) -> Any:
-    """Sum over a pair of rows, count columns of x, of `|v| (1 - psi'(m))`; of distances the inverse norms are halved."""
-
-    @in_order
-    def loop(
-        box: Array, at: int, stride: int, a: Array, a_at: int, b: Array, b_at: int, frame: Frame, numbers: Numbers, count: int
-    ) -> float:  # fmt: skip
-        apart()
-        start, row, diagonal = np.uint64(at), np.uint64(stride), np.uint64(stride + 1)
-        left, left_inverse = np.uint64(a_at), np.uint64(a_at + frame.a_size)
-        right, right_inverse = np.uint64(b_at), np.uint64(b_at + frame.b_size)
-        zero, half, one = numbers.zero, numbers.half, numbers.one
-        result = spread(zero)
-        for v in range(np.uint64(0), np.uint64(frame.b_row), LANES):
-            part, here = spread(zero), start + v
-            norm, inverse = load(b, right + v), load(b, right_inverse + v)
-            for c in range(np.uint64(count)):
-                value = three(box, here, diagonal)
-                if distance:
-                    gap = a[left + c] - norm
-                    u = (value - gap * gap) * (a[left_inverse + c] * inverse)
-                    m = max(min(u, one - u), zero)
-                else:
-                    m = max(half - half * abs(value * (a[left_inverse + c] * inverse)), zero)
-                size = one - (m + m)
-                part = part + a[left + c] * (size * (one - low_slope(m)))
-                here = here + row
-            result = result + part * norm
-        return np.float64(added(result))
-
-    return loop
+@in_order
+def tangent_sum(
+    box: Array, at: int, stride: int, a: Array, a_at: int, b: Array, b_at: int, frame: Frame, numbers: Numbers, count: int
+) -> float:  # fmt: skip
+    """Sum over a pair of rows, count columns of x, of `|v| (1 - psi'(m))`, from distances and halved inverse norms."""
+    apart()
+    start, row, diagonal = np.uint64(at), np.uint64(stride), np.uint64(stride + 1)
+    left, left_inverse = np.uint64(a_at), np.uint64(a_at + frame.a_size)
+    right, right_inverse = np.uint64(b_at), np.uint64(b_at + frame.b_size)
+    zero, one = numbers.zero, numbers.one
+    result = spread(zero)
+    for v in range(np.uint64(0), np.uint64(frame.b_row), LANES):
+        part, here = spread(zero), start + v
+        norm, inverse = load(b, right + v), load(b, right_inverse + v)
+        for c in range(np.uint64(count)):
+            gap = a[left + c] - norm
+            u = (three(box, here, diagonal) - gap * gap) * (a[left_inverse + c] * inverse)
+            m = max(min(u, one - u), zero)
+            size = one - (m + m)
+            part = part + a[left + c] * (size * (one - low_slope(m)))
+            here = here + row
+        result = result + part * norm
+    return np.float64(added(result))
 
 
 @compiled
 def strip_sum(
     x: Array, a: Array, y: Array, b: Array, i: int, j: int, walk: Array, start: int, frame: Frame, numbers: Numbers, box: Array
 ) -> float:  # fmt: skip
-    """`walk_sum` of the columns of x from `start` on: all of them, or a strip."""
+    """What `walk_sums` gives a pair of images, of the columns of x from `start` on: all of them, or a strip."""
     stride, whole, size = frame.y_row + MARGIN, frame.columns <= WHOLE, box.shape[0] // 4
     border = 0 if frame.padding == VALID else 1
     count = frame.outputs if whole else min(STRIP, frame.outputs - start)
@@ -216,22 +210,8 @@ def strip_sum(
     result = 0.0
     for r in range(walk[2] + 2):
         add_row(
-            frame.distance,
-            x,
-            x_at,
-            y,
-            y_at,
-            frame,
-            rows,
-            frame.y_row,
-            numbers.bias,
-            box,
-            before,
-            last,
-            new,
-            sums,
-            stride,
-        )
+            frame.tangent, x, x_at, y, y_at, frame, rows, frame.y_row, numbers.bias, box, before, last, new, sums, stride
+        )  # fmt: skip
         before, last, new = last, new, before
         x_at, y_at = x_at + frame.x_row, y_at + frame.y_row
         if r < 2:
@@ -239,7 +219,7 @@ def strip_sum(
         if frame.padding == CIRCULAR:
             wrap(box, sums, frame.columns, stride, whole, rows)
         if frame.tangent:
-            result += tangent_sum(frame.distance, box, corner, stride, a, a_at, b, b_at, frame, numbers, count)
+            result += tangent_sum(box, corner, stride, a, a_at, b, b_at, frame, numbers, count)
         else:
             result += kernel_sum(box, corner, stride, a, a_at, b, b_at, frame, numbers, count)
         a_at, b_at = a_at + frame.a_row, b_at + frame.b_row

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -182,10 +184,15 @@ def inverse(norm: Tensor) -> Tensor:
 
 
 def displacements(size: int, final: int, padding: str) -> list[tuple[int, int, int]]:
-    """Every q - p along one axis as (start in x, start in y, length); a negative one, wrapped or not, has its mirror.
-
-    The entry at place i has its negation at place `(len - i) % len` (circular) or `len - 1 - i`.
-    """
+    """Every q - p along one axis as (start in x, start in y, length)."""
     if padding == "circular":
         return [(0, shift, size) for shift in range(size)]
     return [(max(0, -shift), max(0, shift), size - abs(shift)) for shift in range(1 - final, final)]
+
+
+def lead(place: Any, count: int, padding: str) -> Any:
+    """1 for a displacement that comes before its negation in `displacements`, -1 behind it, 0 for one that is its own.
+
+    An image with itself has the same sum at both: they count `1 + lead` times.
+    """
+    return np.sign(((count - place) % count if padding == "circular" else count - 1 - place) - place)

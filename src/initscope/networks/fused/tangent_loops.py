@@ -167,7 +167,7 @@ def pair_sums(
             for j in range(start, min(first + tile, span[3])):
                 own = 1 if span[4] and i == j else 0
                 if simple:
-                    out[1, i - span[0], j] += one_layer_sum(
+                    out[1, i - span[0], j] += weights[own, 0] * one_layer_sum(
                         x, x_norms, y, y_norms, i, j, shifts[0, 2], shape, frame, law, factor, scratch[0], scratch[2]
                     )
                     continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,7 @@ def stack_tangents(
     path = compiled_path() if x.device.type == "cpu" else None
     if path is None or (pooled and not path.can_pool(stack, own, both)):
         return None
-    other = x if y is None else y
+    x, other, factors = _balanced(x, y, stack.biases)
     distance = path.has_distances(stack, pooled, own, both)
     if not distance:
         x, other = x.double(), other.double()  # products lose half of the digits of T
@@ -36,7 +37,7 @@ def stack_tangents(
     if distance and both:
         a = mean_norms(stack, x)
         means[0] = (a[:, None] + (a if y is None else mean_norms(stack, other)) - means[0]) / 2
-    return means
+    return means * factors
 
 
 def dense_tangents(
@@ -47,7 +48,7 @@ def dense_tangents(
     path = compiled_path() if x.device.type == "cpu" else None
     if path is None:
         return None
-    other = x if y is None else y
+    x, other, factors = _balanced(x, y, biases)
     laws = make_laws(gains, biases, slopes, (x.shape[1], *(1 for _ in gains[1:])), True)
     a, x_norms = (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, x))
     b, y_norms = (a, x_norms) if y is None else (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, other))
@@ -61,7 +62,30 @@ def dense_tangents(
     if progress is not None:
         progress(len(x), len(x))
     out[0] = (a[:, None] + b - out[0]) / 2
-    return _mirrored(out, y is None)
+    return _mirrored(out, y is None) * factors.to(x.dtype)
+
+
+def _balanced(x: Tensor, y: Tensor | None, biases: tuple[float, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """x and y with norms near one, and by what (n, m) the kernels of these have to be multiplied.
+
+    The distance of a bright and a dark input is that of their norms, and hides the angle. Without biases kernels are homogeneous:
+    a power of two for each input takes the difference out, without rounding.
+    """
+    other = x if y is None else y
+    if any(biases):
+        return x, other, torch.ones(1, 1, dtype=torch.float64)
+
+    left, right = _powers(x), _powers(other)
+    x_scaled = x / left.to(x.dtype).view(-1, *(1,) * (x.ndim - 1))
+    y_scaled = x_scaled if y is None else other / right.to(x.dtype).view(-1, *(1,) * (x.ndim - 1))
+    return x_scaled, y_scaled, left[:, None] * right
+
+
+def _powers(x: Tensor) -> Tensor:
+    """(n,) float64: the power of two next to the largest number of each input, as far as the type has it and its inverse."""
+    largest = x.flatten(1).abs().amax(1).double().numpy(force=True)
+    limit = 100 if x.dtype == torch.float32 else 500
+    return torch.from_numpy(np.ldexp(1.0, np.frexp(largest)[1].clip(-limit, limit))).to(x.device)
 
 
 def _squared_distances(x: Tensor, y: Tensor) -> Tensor:

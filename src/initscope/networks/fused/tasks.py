@@ -1,6 +1,7 @@
 """Feeds the compiled loops: lays images out flat, cuts the work into tasks, runs them on as many threads as torch uses.
 
-A pair of images is always computed by one task in one fixed order, so the number of threads does not change a digit.
+A pair of images (pooled: for one displacement) is computed by one task in one fixed order, and parts are added in theirs, so the
+number of threads does not change a digit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from initscope.networks.fused.stack import (
     Own,
     displacements,
     inverse,
+    lead,
     pad,
     positions,
     stack_laws,
@@ -73,6 +75,7 @@ def image_bytes(stack: ConvStack, channels: int, height: int, width: int, itemsi
 
 
 def _side(stack: ConvStack, x: Tensor, distance: bool) -> Side:
+    """Images that are displaced later."""
     every = norms(stack, x, distance, x.shape[3], 0).view(len(x), -1, *x.shape[2:])
     return Side(x.contiguous().numpy(), every.numpy())
 
@@ -122,8 +125,8 @@ def _pack_columns(side: Side, stack: ConvStack, start: int, width: int) -> Packe
     border, circular = stack.border, stack.padding == "circular"
     stride = width + 2 * border
     values = side.values[..., start : start + (stride if circular else width)]
-    norms = side.norms[..., start : start + width]
-    return Packed(_flat(values, 0 if circular else border, stride), _flat(norms, 0, stride))
+    every = side.norms[..., start : start + width]
+    return Packed(_flat(values, 0 if circular else border, stride), _flat(every, 0, stride))
 
 
 @dataclass(frozen=True)
@@ -179,9 +182,12 @@ def can_pool(stack: ConvStack, own: Sequence[Own] | None = None, both: bool = Tr
     return stack.padding != "reflect" or pooled_layer.fits(stack, own, both)
 
 
-def pooled_bytes(stack: ConvStack, n: int, m: int, channels: int, height: int, width: int, itemsize: int) -> int:
+def pooled_bytes(
+    stack: ConvStack, n: int, m: int, channels: int, height: int, width: int, itemsize: int,
+    own: Sequence[Own] | None, both: bool,
+) -> int:  # fmt: skip
     """What `pooled` holds beside the answer."""
-    if pooled_layer.fits(stack):
+    if pooled_layer.fits(stack, own, both):
         return pooled_layer.held_bytes(n, m, channels, height, width, itemsize)
     each = image_bytes(stack, channels, height, width, itemsize)
     block = max(1, PACK_BYTES // each // 8)
@@ -229,22 +235,12 @@ def same_position(
 
 
 def _moves(
-    rows: Sequence[tuple[int, int, int]], columns: Sequence[tuple[int, int, int]], column: int, circular: bool
+    rows: Sequence[tuple[int, int, int]], columns: Sequence[tuple[int, int, int]], column: int, padding: str
 ) -> tuple[Array, Array]:
-    """Windows for one displacement of columns and all of rows, (s, 3), and their weights, (2, s).
-
-    An image with itself has the same sum at q - p and p - q: one of the two is computed and counts twice.
-    """
-
-    def mirror(place: Any, count: int) -> Any:
-        return (count - place) % count if circular else count - 1 - place
-
-    opposite, places = mirror(column, len(columns)), np.arange(len(rows))
-    there = mirror(places, len(rows))
-    later = column < opposite or (column == opposite) & (places < there)
-    itself = (column == opposite) & (places == there)
+    """Windows for one displacement of columns and all of rows, (s, 3), and their weights, (2, s)."""
+    order = lead(np.array(column), len(columns), padding) or lead(np.arange(len(rows)), len(rows), padding)
     weights = np.ones((2, len(rows)))
-    weights[1] = np.where(itself, 1.0, 2.0 * np.asarray(later))
+    weights[1] += order
     return np.array(rows), weights
 
 
@@ -288,7 +284,7 @@ def pooled(
             x_start, y_start, cols = columns[column]
             x_flat = whole or _pack_columns(left, stack, x_start, cols)
             y_flat = _pack_columns(right, stack, y_start, cols)
-            moves = _moves(rows, columns, column, circular)
+            moves = _moves(rows, columns, column, stack.padding)
             return job.sums(x_flat, y_flat, range(len(left.values)), same, moves, cols)
 
         for part in run([partial(task, column) for column in range(len(columns))]):

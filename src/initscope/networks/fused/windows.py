@@ -91,7 +91,7 @@ def pair_sums(
             for j in range(start, min(first + tile, span[3])):
                 own = 1 if span[4] and i == j else 0
                 if simple:
-                    out[i - span[0], j] += one_layer_sum(
+                    out[i - span[0], j] += weights[own, 0] * one_layer_sum(
                         x, x_norms, y, y_norms, i, j, shifts[0, 2], shape, frame, law, law[7], scratch[0], scratch[1]
                     )
                     continue
