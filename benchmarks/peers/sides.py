@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build"
+TURN, MOST = 1.0, 15  # seconds of a turn, unless one run takes longer; runs in it
 PACKAGES = {
     "peer-nt": ("jax==0.5.3", "jaxlib==0.5.3", "tf2jax==0.3.6", "neural-tangents==0.6.5"),
     "peer-anyinit": ("torch==2.13.0", "numpy", "anyinit==0.4.0"),
@@ -81,11 +83,14 @@ class Side:
 
 
 def in_turns(sides: Sequence[Side], rounds: int) -> list[list[float]]:
-    """Seconds of each side, one list each, in rounds in which every side runs once."""
+    """Seconds of each side, one list each, in rounds in which every side has a turn: the median of what it runs in a second."""
     times: list[list[float]] = [[] for _ in sides]
     for _ in range(rounds):
         for side, list_ in zip(sides, times, strict=True):
-            list_.append(side.run()["seconds"])
+            turn = [side.run()["seconds"]]
+            while sum(turn) < TURN and len(turn) < MOST:
+                turn.append(side.run()["seconds"])
+            list_.append(statistics.median(turn))
     return times
 
 
