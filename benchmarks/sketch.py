@@ -115,7 +115,8 @@ def large_sketch(text: str, folder: Path, work: int) -> dict[str, Any]:
 
 
 def large_coverage(text: str, folder: Path, exact: Tensor) -> dict[str, float]:
-    return coverage(iscope.parse(text), load(folder, FEW, 1), exact, 16, 12)
+    work, seeds = (1024, 24) if text == NETWORKS[0] else (16, 12)
+    return coverage(iscope.parse(text), load(folder, FEW, 1), exact, work, seeds)
 
 
 class Results:

@@ -67,14 +67,13 @@ def by_patches(stack: ConvStack, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return kernel.mean((2, 3)), tangent.mean((2, 3))
 
 
-@pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("padding", "size"), [(p, s) for p in PADDINGS for s in SIZES if min(s) >= {"valid": 3, "reflect": 2}.get(p, 1)]
+)
 @pytest.mark.parametrize(("channels", "bias", "slope"), [(1, 0.0, 0.0), (3, 0.2, 0.1), (2, 0.0, -0.5)])
 def test_equals_all_pairs_of_patches(
     padding: str, size: tuple[int, int], channels: int, bias: float, slope: float
 ) -> None:
-    if min(size) < {"valid": 3, "reflect": 2}.get(padding, 1):
-        pytest.skip("such images have no patch, or are smaller than their reflected border")
     stack = layer(padding, bias, slope)
     x, y = images(3, channels, *size), images(2, channels, *size, seed=1)
     assert pooled_layer.fits(stack)

@@ -50,7 +50,7 @@ def sketch_kernel(
     """E h(x) h(y) of `conv relu ... gap [dense]` for all pairs of x (n, c, h, w) and y (m, c, h, w): (n, m) values with errors.
 
     work: random filters where there is one convolution (1024), windows where there are more (64); rounded up to a multiple of 16.
-    The error falls like 1/√work or faster, and `stderr` says how large it is.
+    The error falls like 1/√work or faster, and `stderr` says how large it is; with fewer filters than 1024 it says too little.
 
     >>> from initscope.networks import kernel, parse
     >>> net, x = parse("conv3 relu gap"), torch.rand(3, 3, 12, 12, generator=torch.Generator().manual_seed(0))
