@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from initscope.networks.fused import ConvStack, Own, estimate, pooled_kernel, stack_tangents
+from initscope.networks.fused import ConvStack, Own, dense_tangents, estimate, pooled_kernel, stack_tangents
 from initscope.networks.fused.stack import pad
 
 pooled_layer = pytest.importorskip("initscope.networks.fused.pooled_layer")
@@ -48,8 +48,8 @@ def images(n: int, channels: int, height: int, width: int, seed: int = 0) -> Ten
     return torch.randn(n, channels, height, width, dtype=torch.float64, generator=generator) + 0.3
 
 
-def by_patches(stack: ConvStack, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Means over all pairs of patches of the kernel and of the tangent kernel by ω of the weights, from angles."""
+def by_patches(stack: ConvStack, x: Tensor, y: Tensor, own: Own = Own()) -> tuple[Tensor, Tensor]:  # noqa: B008
+    """Means over all pairs of patches of the kernel and of the tangent kernel, from angles."""
     s, (gain,), (bias,) = stack.slopes[0], stack.gains, stack.biases
 
     def patches(z: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def by_patches(stack: ConvStack, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     angle = 2 * ((gap - (a - b) ** 2).clamp(min=0) / (4 * a * b)).sqrt().clamp(max=1).asin()
     relu = a * b * (angle.sin() + (math.pi - angle) * angle.cos()) / (2 * math.pi)
     kernel = s * v + (1 - s) ** 2 * relu
-    tangent = v * (s + (1 - s) ** 2 * (math.pi - angle) / (2 * math.pi))
+    tangent = (own.factor * v + own.offset) * (s + (1 - s) ** 2 * (math.pi - angle) / (2 * math.pi))
     return kernel.mean((2, 3)), tangent.mean((2, 3))
 
 
@@ -124,6 +124,23 @@ def test_dark_and_bright_images(padding: str, scale: float) -> None:
         torch.testing.assert_close(tangents[1, 0, 1] / scale, tangent[0, 1], rtol=3e-6, atol=0)
     if scale >= 1e-18:
         torch.testing.assert_close(found[0, 1].double() / scale, kernel[0, 1], rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("padding", ["zero", "circular", "valid"])
+def test_biases_that_are_trained_but_do_not_vary(padding: str) -> None:
+    """They add what does not grow with the inputs, so that these must not be scaled."""
+    stack, own, x = layer(padding), Own(0.8, 1.0), 50 * images(3, 2, 6, 7)
+    found = stack_tangents(stack, [own], x, None, True, False, None)
+    assert found is not None
+    torch.testing.assert_close(found[1], by_patches(stack, x, x, own)[1], rtol=1e-7, atol=0)
+    scores = dense_tangents((1.7,), (0.0,), (0.0,), [own], x.flatten(1), None, None)
+    assert scores is not None
+    pixels = (x.flatten(1) * (1.7 / 84) ** 0.5)[:, :, None, None]
+    one = ConvStack((1,), (pixels.shape[1],), (0.0,), (0.0,), "valid")
+    same = stack_tangents(one, [own], pixels, None, False, False, None)
+    assert same is not None
+    torch.testing.assert_close(scores[1], same[1], rtol=1e-9, atol=0)
+    assert float((scores[1].diagonal() - 0.4 * pixels.square().sum((1, 2, 3))).sub(0.5).abs().max()) < 1e-9
 
 
 def test_weights_of_no_variance_leave_the_bias() -> None:

@@ -17,7 +17,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from initscope.networks.fused.lanes import LANES, added, apart, load, spread, store, uncounted
-from initscope.networks.fused.loops import CIRCULAR, VALID, Array, by_quantity, compiled, in_order, kept, rhat, three
+from initscope.networks.fused.loops import (
+    CIRCULAR,
+    VALID,
+    Array,
+    by_quantity,
+    compiled,
+    in_order,
+    kept,
+    norm_places,
+    rhat,
+    three,
+)
 from initscope.networks.fused.one_layer import low_slope
 
 MARGIN = int(LANES)  # columns before a row of P, for its border
@@ -153,8 +164,7 @@ def kernel_sum(
     """Sum over a pair of rows, count columns of x, of `|a||b| rhat(rho)`; the inverse norms lie behind the norms."""
     apart()
     start, row, diagonal = np.uint64(at), np.uint64(stride), np.uint64(stride + 1)
-    left, left_inverse = np.uint64(a_at), np.uint64(a_at + frame.a_size)
-    right, right_inverse = np.uint64(b_at), np.uint64(b_at + frame.b_size)
+    left, left_inverse, right, right_inverse = norm_places(a_at, frame.a_size, b_at, frame.b_size)
     result = spread(numbers.zero)
     for v in range(np.uint64(0), np.uint64(frame.b_row), LANES):
         part, inverse, here = spread(numbers.zero), load(b, right_inverse + v), start + v
@@ -173,8 +183,7 @@ def tangent_sum(
     """Sum over a pair of rows, count columns of x, of `|v| (1 - psi'(m))`, from distances and halved inverse norms."""
     apart()
     start, row, diagonal = np.uint64(at), np.uint64(stride), np.uint64(stride + 1)
-    left, left_inverse = np.uint64(a_at), np.uint64(a_at + frame.a_size)
-    right, right_inverse = np.uint64(b_at), np.uint64(b_at + frame.b_size)
+    left, left_inverse, right, right_inverse = norm_places(a_at, frame.a_size, b_at, frame.b_size)
     zero, one = numbers.zero, numbers.one
     result = spread(zero)
     for v in range(np.uint64(0), np.uint64(frame.b_row), LANES):

@@ -26,7 +26,7 @@ def stack_tangents(
     path = compiled_path() if x.device.type == "cpu" else None
     if path is None or (pooled and not path.can_pool(stack, own, both)):
         return None
-    x, other, factors = _balanced(x, y, stack.biases)
+    x, other, factors = _balanced(x, y, stack.biases, own)
     distance = path.has_distances(stack, pooled, own, both)
     if not distance:
         x, other = x.double(), other.double()  # products lose half of the digits of T
@@ -48,7 +48,7 @@ def dense_tangents(
     path = compiled_path() if x.device.type == "cpu" else None
     if path is None:
         return None
-    x, other, factors = _balanced(x, y, biases)
+    x, other, factors = _balanced(x, y, biases, own)
     laws = make_laws(gains, biases, slopes, (x.shape[1], *(1 for _ in gains[1:])), True)
     a, x_norms = (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, x))
     b, y_norms = (a, x_norms) if y is None else (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, other))
@@ -65,16 +65,17 @@ def dense_tangents(
     return _mirrored(out, y is None) * factors.to(x.dtype)
 
 
-def _balanced(x: Tensor, y: Tensor | None, biases: tuple[float, ...]) -> tuple[Tensor, Tensor, Tensor]:
+def _balanced(
+    x: Tensor, y: Tensor | None, biases: tuple[float, ...], own: Sequence[Own]
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """x and y with norms near one, and by what (n, m) the kernels of these have to be multiplied.
 
-    The distance of a bright and a dark input is that of their norms, and hides the angle. Without biases kernels are homogeneous:
-    a power of two for each input takes the difference out, without rounding.
+    The distance of a bright and a dark input is that of their norms, and hides the angle. Where biases neither vary nor are
+    trained, kernels are homogeneous: a power of two for each input takes the difference out, without rounding.
     """
     other = x if y is None else y
-    if any(biases):
+    if any(biases) or any(layer.offset for layer in own):
         return x, other, torch.ones(1, 1, dtype=torch.float64)
-
     left, right = _powers(x), _powers(other)
     x_scaled = x / left.to(x.dtype).view(-1, *(1,) * (x.ndim - 1))
     y_scaled = x_scaled if y is None else other / right.to(x.dtype).view(-1, *(1,) * (x.ndim - 1))
