@@ -113,7 +113,7 @@ def total_loss(output: Any, batch: Batch, loss: Loss | None, seed: int) -> tuple
     values = main_output(output)
     target = batch.target
     if isinstance(target, Tensor) and target.ndim > 0 and len(target) == len(values):
-        classes = _class_axis(values, target)
+        classes = class_axis(values, target)
         if classes is not None:
             each = F.cross_entropy(values.movedim(classes, 1), target, reduction="sum")
             return each / max(target[0].numel(), 1), "cross-entropy"
@@ -124,7 +124,7 @@ def total_loss(output: Any, batch: Batch, loss: Loss | None, seed: int) -> tuple
     return (values * direction).sum() / math.sqrt(max(values[0].numel(), 1)), "random direction"
 
 
-def _class_axis(values: Tensor, target: Tensor) -> int | None:
+def class_axis(values: Tensor, target: Tensor) -> int | None:
     """Where the classes are if the target is their indices: axis 1, as torch has it, or the last, as language models do."""
     if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool or values.ndim < 2:
         return None

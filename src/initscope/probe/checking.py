@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import torch
@@ -15,13 +14,15 @@ from torch import Tensor, nn
 from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch
 from initscope.probe.blame import Place, carriers, contributions, shares
+from initscope.probe.diagnosis import Case, DataFacts, Judgement, judge
+from initscope.probe.findings import Finding, verdict_of
 from initscope.probe.inspection import Inspection, Look, inspect_model
-from initscope.probe.redraw import Redraw
-from initscope.probe.report import LayerReport, Report, SeedSpread
-from initscope.probe.score import score
+from initscope.probe.redraw import Redraw, awakened
+from initscope.probe.report import Draw, LayerReport, Report, SeedSpread
+from initscope.probe.score import Score, score
 from initscope.probe.thresholds import DEFAULT, Thresholds
 from initscope.probe.trace import Step
-from initscope.probe.verdict import judge_all, overall
+from initscope.probe.trunk import Trunk
 
 
 def check(
@@ -37,12 +38,28 @@ def check(
     theory: bool | Literal["full"] = True,
     thresholds: Thresholds = DEFAULT,
 ) -> Report:
-    """Measures the model on the batch at every step, over `seeds` draws of its initialization, beside what theory predicts.
+    """What the model does to the batch at every step, what is wrong with that, and a score; beside it what theory predicts.
 
-    model: a module, or a function that builds one (then every seed builds its own). batch: a tensor, a tuple of arguments, a
-    dict of keyword arguments, `(inputs, targets)`, or a DataLoader. loss(output, target) gives a tensor; without it, what
-    the target suggests, or a random direction. theory: False measures only; "full" also draws units, at any cost, for steps
-    that have no closed form and would take longer than the check itself. The model is left as it was.
+    The report is about the weights that the model has. With seeds > 1, other draws of them are judged as well and shown
+    beside it (`report.draws`); they never change the verdict. The model is left as it was.
+
+    Args:
+        model: A module, or a function that builds one; the function is also what makes the other draws.
+        batch: A tensor, a tuple of arguments, a dict of keyword arguments, `(inputs, targets)`, or a DataLoader.
+        target: The targets, where the batch does not hold them.
+        loss: loss(output, target) gives a tensor. Default: what the target suggests, or a random direction.
+        seeds: How many draws of the weights are measured, the given ones included.
+        seed: Seed of the random numbers that the model, the loss and the other draws use.
+        train: Whether the model is in training mode, with batch statistics.
+        dropout: Whether dropout is on while angles are measured. Norms and gradients are judged with it in any case.
+        theory: False measures only; "full" also draws units, at any cost, for steps that have no closed form.
+        thresholds: The limits behind the verdict.
+
+    Returns:
+        The report; `print(report)` shows it as a table.
+
+    Raises:
+        BadInput: The model has no weights, or the batch does not fit.
 
     >>> net = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 10))
     >>> report = check(net, torch.randn(16, 8, generator=torch.Generator().manual_seed(0)))
@@ -56,19 +73,11 @@ def check(
     first = model if isinstance(model, nn.Module) else build(model, seed)
     check_model(first)
     given = as_batch(batch, first, target)
+    look = Measurement(given, loss, train, dropout, thresholds)
+    main = look.of(first, seed, theory=theory)
     redraw = Redraw(first, factory)
-    passes = []
-    for number in range(seeds):
-        try:
-            one = first if number == 0 else redraw.draw(seed + number)
-        except (RuntimeError, TypeError) as error:  # a model that cannot be copied
-            redraw.failure = f"one seed only: {str(error).splitlines()[0]}"
-            break
-        options = {"loss": loss, "train": train, "dropout": dropout, "theory": number == 0 and theory}
-        passes.append(inspect_model(one, given, seed=seed + number, **options))  # type: ignore[arg-type]
-        if passes[-1].failure is not None:
-            break
-    return _report(passes, first, given, redraw if seeds > 1 else None, thresholds, time.perf_counter() - started)
+    others = _others(look, redraw, range(seed + 1, seed + seeds)) if main.inspection.failure is None else []
+    return _report(main, others, first, given, redraw if seeds > 1 else None, time.perf_counter() - started)
 
 
 def build(factory: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -110,46 +119,143 @@ def check_model(model: nn.Module) -> None:
             raise BadInput("model", f"{name} holds NaN or infinite weights", "initialize it again")
 
 
+class Measured:
+    """One pass over the given or other weights: the inspection, its rows and how they are judged."""
+
+    def __init__(self, inspection: Inspection, case: Case) -> None:
+        self.inspection, self.case = inspection, case
+        self.found, self.chance = judge(case) if inspection.failure is None else _stopped(inspection)
+
+    @property
+    def rows(self) -> list[LayerReport]:
+        return [replace(row, marks=self.found.marks_of(i)) for i, row in enumerate(self.case.rows)]
+
+    def draw(self, seed: int) -> Draw:
+        leading = next((f for f in self.found.findings if f.status != "note"), None)
+        step = None if leading is None else leading.step
+        return Draw(seed, verdict_of(self.found.findings), self.chance.value, step)
+
+
+class Measurement:
+    """How every pass of a check is made."""
+
+    def __init__(
+        self, batch: Batch, loss: Loss | None, train: bool, dropout: bool, thresholds: Thresholds
+    ) -> None:
+        self.batch, self.loss, self.train, self.dropout, self.thresholds = batch, loss, train, dropout, thresholds
+
+    def inspect(
+        self, model: nn.Module, seed: int, theory: bool | Literal["full"] = False, dropout: bool | None = None
+    ) -> Inspection:
+        dropped = self.dropout if dropout is None else dropout
+        return inspect_model(
+            model, self.batch, seed=seed, loss=self.loss, train=self.train, dropout=dropped, theory=theory
+        )
+
+    def of(self, model: nn.Module, seed: int, theory: bool | Literal["full"] = False) -> Measured:
+        """The model as it is; with dropout on too if it has any, and with zero weights nudged if they hide gradients."""
+        first = self.inspect(model, seed, theory)
+        rows = _rows(first)
+        case = Case(
+            way=Trunk.of(rows),
+            data=_data_facts(first, self.batch),
+            weights=first.weights,
+            initial=first.initial,
+            cuts=first.cuts,
+            broken_loss=first.broken_loss,
+            differentiable=any(f.gradient is not None for f in first.weights),
+            train=self.train,
+            limits=self.thresholds,
+        )
+        if first.failure is not None:
+            return Measured(first, case)
+        if self.train and not self.dropout and any(row.drop_rate > 0 for row in rows):
+            second = self.inspect(model, seed, dropout=True)
+            if second.failure is None and len(second.steps) == len(first.steps):
+                case = replace(case, dropped=Trunk(_rows(second), case.way.way))
+        return Measured(first, self._awake(case, model, seed))
+
+    def _awake(self, case: Case, model: nn.Module, seed: int) -> Case:
+        """Behind weights of zero no gradient passes: what they hide is seen once they have been nudged."""
+        hidden = any(f.trainable and f.gradient == 0 for f in case.weights)
+        zeros = [f.name for f in case.weights if f.zero and not f.name.endswith("bias")]
+        if not hidden or not zeros:
+            return case
+        try:
+            nudged = self.inspect(awakened(model, zeros, seed), seed)
+        except (RuntimeError, TypeError):  # a model that cannot be copied
+            return case
+        if nudged.failure is not None:
+            return case
+        case = replace(case, awake={f.name: f.gradient or 0.0 for f in nudged.weights})
+        end = case.zero_end
+        if end is None or len(nudged.steps) != len(case.rows):
+            return case
+        before = nudged.steps[case.way.previous[end]].observed if case.way.previous[end] >= 0 else None
+        if before is None or before.gradient is None:
+            return case
+        rows = [
+            replace(row, grad_norm_ratio=_ratio(step.observed, before) if i < end else row.grad_norm_ratio)
+            for i, (row, step) in enumerate(zip(case.rows, nudged.steps, strict=True))
+        ]
+        return replace(case, way=Trunk(rows, case.way.way))
+
+
+def _ratio(look: Look, base: Look) -> float | None:
+    if look.gradient is None or base.gradient is None:
+        return None
+    size = float(base.gradient.norm.mean())
+    return float(look.gradient.norm.mean()) / size if size > 0 else None
+
+
+def _others(look: Measurement, redraw: Redraw, seeds: Sequence[int]) -> list[tuple[int, Measured]]:
+    """Other draws of the weights, each judged by itself."""
+    found = []
+    for seed in seeds:
+        try:
+            found.append((seed, look.of(redraw.draw(seed), seed)))
+        except (RuntimeError, TypeError) as error:  # a model that cannot be copied
+            redraw.failure = f"one draw only: {str(error).splitlines()[0]}"
+            break
+    return found
+
+
+def _stopped(inspection: Inspection) -> tuple[Judgement, Score]:
+    """A model that raises: the last step that ran is the nearest place."""
+    found = Judgement()
+    step = inspection.steps[-1].call.name if inspection.steps else None
+    found.add(Finding("stopped", "fail", step, None, None, {"error": inspection.failure}))
+    return found, score(None, "fail", "stopped")
+
+
 def _report(
-    passes: Sequence[Inspection],
+    main: Measured,
+    others: Sequence[tuple[int, Measured]],
     model: nn.Module,
     batch: Batch,
     redraw: Redraw | None,
-    thresholds: Thresholds,
     seconds: float,
 ) -> Report:
-    first = passes[0]
+    first = main.inspection
     if not first.steps:
         raise BadInput(
             "model", first.failure or "no operation on the data was seen", "run the model on the batch by itself"
         )
-    good = [p for p in passes if p.failure is None] or [first]
-    carried = _carriers(first)
-    blame = _blame(first, carried)
-    rows = []
-    for index, step in enumerate(first.steps):
-        looks = [p.steps[index].observed for p in good if _same(p, index, step)]
-        row = _row(step, looks, good, blame[index])
-        rows.append(replace(row, carriers=carried[index], output=index == first.output))
-    rows = judge_all(rows, thresholds)
-    verdict, bad = overall(rows, first.failure)
+    rows = main.rows
+    good = [m for _, m in others if m.inspection.failure is None]
+    rows = [_with_spread(row, i, good) for i, row in enumerate(rows)]
     notes = [f"{name}: {why}" for name, why in first.notes.items()]
     if batch.note:
         notes.append(f"batch: {batch.note}")
     if redraw is not None:
-        notes.append(f"other seeds: {redraw.how}")
-    result = score(rows) if first.failure is None else 0.0
-    if math.isnan(result):
-        notes.append(
-            f"nothing could be judged: no step on the way to the output keeps {batch.samples} samples apart on an axis"
-        )
+        notes.append(f"other draws: {redraw.how}")
+    initial = None if first.initial is None else asdict(first.initial)
     return Report(
-        verdict=verdict,
-        first_bad_layer=bad,
+        findings=tuple(main.found.findings),
         layers=tuple(rows),
-        blame=shares([s.call.kind for s in first.steps], blame),
+        blame=shares([s.call.kind for s in first.steps], [row.contraction for row in rows]),
         remedies=(),
-        seeds=len(good),
+        seeds=1 + len(good),
         seconds=seconds,
         notes=tuple(notes),
         failure=first.failure,
@@ -158,14 +264,39 @@ def _report(
         parameters=sum(p.numel() for p in model.parameters()),
         weights=tuple(first.weights),
         resolution=_resolution(rows),
-        data=_row_values([first.reference], first.reference),
-        score=result,
+        data=_row_values(first.reference, first.reference),
+        chance=main.chance,
+        draws=tuple(m.draw(seed) for seed, m in others),
+        initial_loss=initial,
     )
 
 
-def _same(other: Inspection, index: int, step: Step[Look]) -> bool:
-    """Data-dependent code may take another way with other weights."""
-    return index < len(other.steps) and other.steps[index].call.name == step.call.name
+def _with_spread(row: LayerReport, index: int, others: Sequence[Measured]) -> LayerReport:
+    """The row with the cosines of the other draws; data-dependent code may take another way with other weights."""
+    if row.cosine_mean is None:
+        return row
+    same = [m.case.rows[index] for m in others if index < len(m.case.rows) and m.case.rows[index].name == row.name]
+    values = [r.cosine_mean for r in same if r.cosine_mean is not None]
+    return replace(row, cosine_seeds=SeedSpread.of([row.cosine_mean, *values]))
+
+
+def _data_facts(inspection: Inspection, batch: Batch) -> DataFacts:
+    values = inspection.reference.values
+    angle = None if values is None or inspection.reference.units < 2 else math.degrees(float(values.angle.nanmean()))
+    if not inspection.numbers:
+        return DataFacts(angle, numbers=False)
+    data = batch.data.detach().double()
+    mean = float(data.mean())
+    return DataFacts(angle, float(data.square().mean().sqrt()), mean, float(data.std(correction=0)))
+
+
+def _rows(inspection: Inspection) -> list[LayerReport]:
+    carried = _carriers(inspection)
+    blame = _blame(inspection, carried)
+    return [
+        replace(_row(step, inspection, blame[i]), carriers=carried[i], output=i == inspection.output)
+        for i, step in enumerate(inspection.steps)
+    ]
 
 
 def _carriers(inspection: Inspection) -> list[tuple[int, ...]]:
@@ -202,18 +333,13 @@ def _resolution(rows: Sequence[LayerReport]) -> dict[str, str | None]:
     return first
 
 
-def _row(step: Step[Look], looks: Sequence[Look], passes: Sequence[Inspection], blame: float) -> LayerReport:
+def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
     call, look = step.call, step.observed
-    values = _row_values(looks, passes[0].reference)
-    last = [p.last_gradient for p in passes]
-    ratio = [
-        float(a.gradient.norm.mean() / b.norm.mean())
-        for a, b in zip(looks, last, strict=False)
-        if a.gradient is not None and b is not None and float(b.norm.mean()) > 0
-    ]
-    grad_cosine = [float(a.gradient.cosine.nanmean()) for a in looks if a.gradient is not None]
-    base = passes[0].reference.rms
-    owned = [w for w in passes[0].weights if w.name in call.parameters]
+    base, last = inspection.reference.rms, inspection.last_gradient
+    ratio = None
+    if look.gradient is not None and last is not None and float(last.norm.mean()) > 0:
+        ratio = float(look.gradient.norm.mean() / last.norm.mean())
+    owned = [w for w in inspection.weights if w.name in call.parameters]
     return LayerReport(
         name=call.name,
         op=call.function,
@@ -221,35 +347,40 @@ def _row(step: Step[Look], looks: Sequence[Look], passes: Sequence[Inspection], 
         shape=call.shape[1:],
         inputs=call.inputs,
         parameters=call.parameters,
-        grad_norm_ratio=_mean(ratio),
-        grad_cosine=_mean(grad_cosine),
+        grad_norm_ratio=ratio,
+        grad_cosine=None if look.gradient is None else _mean(look.gradient.cosine),
         weight_norm=math.hypot(*(w.weight for w in owned)) if owned else None,
-        weight_grad_norm=math.hypot(*(w.gradient for w in owned)) if owned else None,
-        dead_fraction=_mean([a.dead for a in looks if a.dead is not None]),
-        saturated_fraction=_mean([a.saturated for a in looks if a.saturated is not None]),
+        weight_grad_norm=math.hypot(*(w.gradient or 0.0 for w in owned)) if owned else None,
+        dead_fraction=look.dead,
+        saturated_fraction=look.saturated,
         predicted=look.predicted,
         norm_ratio_predicted=look.predicted.rms / base if look.predicted is not None and base > 0 else None,
         contraction=blame,
-        finite=all(a.finite for a in looks),
-        **values,
+        rms=None if look.values is None else look.rms,
+        broken=look.broken,
+        gradient_broken=look.gradient_broken,
+        followed=look.followed and look.values is not None,
+        has_gradient=look.has_gradient,
+        drop_rate=call.drop_rate,
+        fit=look.fit,
+        **_row_values(look, inspection.reference),
     )
 
 
-def _row_values(looks: Sequence[Look], data: Look) -> dict[str, Any]:
-    """What is measured at any place; means over pairs, then over seeds."""
-    seen = [a for a in looks if a.values is not None]
-    geometry = [a.values for a in seen if a.values is not None and a.units > 1]  # one unit has no angle
-    cosines = [float(g.cosine.nanmean()) for g in geometry]
+def _row_values(look: Look, data: Look) -> dict[str, Any]:
+    """What is measured at any place; means over pairs."""
+    geometry = look.values if look.units > 1 else None  # one unit has no angle
     base = data.rms
+    known = geometry is not None
     return {
-        "norm_ratio": _mean([a.rms / base for a in seen]) if base > 0 else None,
-        "cosine_mean": _mean(cosines),
-        "cosine_std": _mean([_spread(g.cosine) for g in geometry]),
-        "cosine_seeds": SeedSpread.of(cosines),
-        "angle_deg": _mean([math.degrees(float(g.angle.nanmean())) for g in geometry]),
-        "defect": _mean([float(g.defect.nanmean()) for g in geometry]),
-        "centred_cosine": _mean([float(g.centred_cosine.nanmean()) for g in geometry]),
-        "effective_rank": _mean([g.effective_rank for g in geometry]),
+        "norm_ratio": look.rms / base if look.values is not None and base > 0 else None,
+        "cosine_mean": _mean(geometry.cosine) if known else None,  # type: ignore[union-attr]
+        "cosine_std": _spread(geometry.cosine) if known else None,  # type: ignore[union-attr]
+        "cosine_seeds": SeedSpread.of([_mean(geometry.cosine)] if known else []),  # type: ignore[union-attr]
+        "angle_deg": math.degrees(_mean(geometry.angle)) if known else None,  # type: ignore[union-attr]
+        "defect": _mean(geometry.defect) if known else None,  # type: ignore[union-attr]
+        "centred_cosine": _mean(geometry.centred_cosine) if known else None,  # type: ignore[union-attr]
+        "effective_rank": geometry.effective_rank if known else None,  # type: ignore[union-attr]
     }
 
 
@@ -258,6 +389,6 @@ def _spread(values: Tensor) -> float:
     return float(known.std(correction=0)) if len(known) else math.nan
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    """None where nothing was measured; NaN and infinities stay visible."""
-    return statistics.fmean(values) if values else None
+def _mean(values: Tensor) -> float:
+    """NaN where no pair has a value."""
+    return float(values.nanmean())

@@ -28,9 +28,9 @@ from initscope.probe.remedies.screening import (
     twin_of,
     weight_candidates,
 )
-from initscope.probe.report import SEVERITY, Report
+from initscope.probe.findings import SEVERITY
+from initscope.probe.report import Report
 from initscope.probe.safekeeping import untouched
-from initscope.probe.score import silent
 from initscope.probe.thresholds import DEFAULT, Thresholds
 from initscope.probe.training import Training, check_targets, check_training, compare_training
 
@@ -176,10 +176,8 @@ class _Work:
         self.note = plan.note
         able = weight_candidates(plan, self.conditions)
         wanted = self._best(able) if remedy == "auto" else [self._named(remedy, able)]
-        zeros = silent(self.before.layers)
-        if remedy == "auto" and all(r.status == "healthy" for i, r in enumerate(self.before.layers) if i != zeros):
-            what = "the model is" if zeros is None else "all other steps are"
-            return self._unchanged(f"{what} healthy; the weights stay as they are{self._said(zeros)}")
+        if remedy == "auto" and self.before.verdict == "healthy":
+            return self._unchanged("the model is healthy; the weights stay as they are")
         tried, good = "", []
         for candidate in wanted:
             twin, after = self._confirmed(candidate)
@@ -190,11 +188,7 @@ class _Work:
             tried = f"{candidate.name} was tried with {after.seeds} seed{'s' * (after.seeds > 1)}: {self._off(after)}; "
         if good:
             return self._changed(*min(good, key=lambda g: (SEVERITY[g[2].verdict], Health.of(g[2]).decades)))
-        return self._unchanged(f"{tried}no change of the weights helps, they stay as they are{self._said(zeros)}")
-
-    def _said(self, zeros: int | None) -> str:
-        """About the step whose weights are zero, if there is one: somebody chose that, and no remedy undoes it."""
-        return "" if zeros is None else f"; those of {self.before.layers[zeros].name} are zero until they have learned"
+        return self._unchanged(f"{tried}no change of the weights helps, they stay as they are")
 
     def _best(self, able: Sequence[Candidate]) -> list[Candidate]:
         """Everything is tried; the candidates that did best with one draw."""

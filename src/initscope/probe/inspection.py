@@ -4,39 +4,54 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from initscope.errors import InitscopeError
 from initscope.probe.batches import Batch, Loss, main_output, total_loss
+from initscope.probe.chance import InitialLoss, initial_loss
 from initscope.probe.measure import (
     BatchGeometry,
     batch_geometry,
     dead_fraction,
     gram_by_channel,
+    normalized_rms,
     saturated_fraction,
 )
 from initscope.probe.safekeeping import Rewritten, prepare, untouched
 from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
-from initscope.probe.trace import Call, Recorder, Step
+from initscope.probe.trace import Call, Recorder, Step, tensors_in
+from initscope.probe.translation import Arguments
+from initscope.probe.weights import WeightFacts, weight_facts
 
 SHIFT = 7919  # between the random numbers of the model and those of the loss
 
 
+Broken = Literal["", "infinite", "NaN"]
+
+
 @dataclass(eq=False)
 class Look:
-    """What was measured at one step; None where the samples could not be told apart by the first axis."""
+    """What was measured at one step; `values` is None where no axis of samples is left."""
 
     values: BatchGeometry | None
     units: int  # values per sample
-    finite: bool
+    broken: Broken = ""
+    followed: bool = True  # the rows are the samples of the batch; otherwise what they were grouped into
     dead: float | None = None
     saturated: float | None = None
+    fit: float | None = None  # of running statistics: root mean square of what they normalize, 1 where they fit
     gradient: BatchGeometry | None = None
+    gradient_broken: bool = False
+    has_gradient: bool = False  # autograd follows it
     predicted: Predicted | None = None
+
+    @property
+    def finite(self) -> bool:
+        return not self.broken
 
     @property
     def rms(self) -> float:
@@ -46,28 +61,21 @@ class Look:
         return float(self.values.norm.square().mean().sqrt()) / math.sqrt(max(self.units, 1))
 
 
-@dataclass(frozen=True, eq=False)
-class WeightGradient:
-    """Norms of one parameter and of the loss's gradient by it."""
-
-    name: str
-    shape: tuple[int, ...]
-    weight: float
-    gradient: float
-
-
 @dataclass(eq=False)
 class Inspection:
     """All steps of one pass, in execution order; `failure` says where a forward pass stopped."""
 
     steps: list[Step[Look]]
     data: Look
-    weights: list[WeightGradient] = field(default_factory=list)
+    weights: list[WeightFacts] = field(default_factory=list)
     loss: str = ""
+    initial: InitialLoss | None = None
     failure: str | None = None
     notes: dict[str, str] = field(default_factory=dict)  # step -> why it has no theory
     numbers: bool = True  # the data are numbers, not indices
     output: int | None = None  # the step that made what the model returns
+    cuts: list[int] = field(default_factory=list)  # steps whose result was detached
+    broken_loss: bool = False  # the loss itself is not finite
 
     @property
     def last_gradient(self) -> BatchGeometry | None:
@@ -93,7 +101,7 @@ def inspect_model(
 ) -> Inspection:
     """Runs the model once on the batch, forwards and backwards, and leaves it as it was."""
     batch = batch.copy()
-    watch = _Watch(batch, backward, theory)
+    watch = _Watch(model, batch, backward, theory)
     inputs = (batch.arguments, batch.keywords)
     recorder: Recorder[Look] = Recorder(model, inputs, watch.see, watch.merge, data=batch.data, dropout=dropout)
     rewritten = Rewritten(model)
@@ -111,6 +119,7 @@ def inspect_model(
             return result
         with suppress(InitscopeError):  # an output without numbers is the loss's business
             result.output = recorder.maker_of(main_output(output))
+        result.cuts = recorder.cuts
         if watch.theory is not None:
             result.notes = dict(watch.theory.notes)
             if watch.theory.unknown:
@@ -120,9 +129,13 @@ def inspect_model(
             result.notes["weights"] = f"the forward pass writes to {', '.join(rewritten.names)}, and they stay so"
         if backward:
             value, result.loss = total_loss(output, batch, loss, seed + SHIFT)
+            result.initial = initial_loss(output, batch, value, result.loss)
+            result.broken_loss = not bool(torch.isfinite(value.detach()).all())
+            calls = [step.call for step in recorder.steps]
+            facts = weight_facts(model, calls, recorder.entered, tensors_in(output))
             del output
             try:
-                result.weights = _backward(model, value)
+                result.weights = _backward(model, value, facts)
             except RuntimeError as error:
                 result.failure = f"backward pass: {error}"
     return result
@@ -131,8 +144,8 @@ def inspect_model(
 class _Watch:
     """Looks at each result while it is there, and lets the theory take the same step."""
 
-    def __init__(self, batch: Batch, backward: bool, theory: bool | Literal["full"]) -> None:
-        self.samples, self.backward = batch.samples, backward
+    def __init__(self, model: nn.Module, batch: Batch, backward: bool, theory: bool | Literal["full"]) -> None:
+        self.model, self.samples, self.backward = model, batch.samples, backward
         self.pairs = pairs_of(batch.samples)
         drawn = math.inf if theory == "full" else DRAWN
         self.theory = Theory(batch.data, self.pairs, drawn) if theory else None
@@ -142,6 +155,7 @@ class _Watch:
         plain = len(values) == self.samples and call.axis in (0, None)
         grams = gram_by_channel(values) if plain else None
         look = _look(values, self.samples, call, self.backward, grams)
+        look.fit = _fit(call, values, self.model)
         if self.theory is not None:
             usable = plain and look.finite and (grams is None or bool(grams.isfinite().all()))
             self._last = capture(values, self.pairs, grams) if usable else None
@@ -160,21 +174,43 @@ def _look(
 ) -> Look:
     axis = 0 if call is None else call.axis
     rows = rows_of(values, samples, axis)
+    followed = rows is not None
+    if rows is None and values.ndim > 1 and len(values) > 1 and values.is_floating_point():
+        rows = values  # groups of samples, as the graphs of a batch of nodes
     geometry = None if rows is None else batch_geometry(rows, grams)
-    finite = bool(torch.isfinite(geometry.norm).all()) if geometry is not None else bool(torch.isfinite(values).all())
-    look = Look(geometry, values.numel() // samples, finite)
+    units = values.numel() // (samples if followed or rows is None else len(rows))
+    look = Look(geometry, units, _broken(values, geometry), followed)
     if call is not None and call.kind == "activation":
         look.dead = dead_fraction(values)
         if call.operation.limits is not None:
             look.saturated = saturated_fraction(values, *call.operation.limits)
+    look.has_gradient = values.requires_grad
     if backward and rows is not None and values.requires_grad:
+        count = samples if followed else len(rows)
 
         def hook(gradient: Tensor) -> None:
-            rows = rows_of(gradient, samples, axis)
+            rows = rows_of(gradient, count, axis if followed else 0)
             look.gradient = None if rows is None else batch_geometry(rows)
+            look.gradient_broken = not bool(torch.isfinite(gradient).all())
 
         values.register_hook(hook)  # type: ignore[no-untyped-call]
     return look
+
+
+def _broken(values: Tensor, geometry: BatchGeometry | None) -> Broken:
+    if geometry is not None and bool(torch.isfinite(geometry.norm).all()):
+        return ""
+    if bool(torch.isnan(values).any()):
+        return "NaN"
+    return "infinite" if bool(torch.isinf(values).any()) else ""
+
+
+def _fit(call: Call, values: Tensor, model: nn.Module) -> float | None:
+    """How well the running statistics of a batch norm fit, where it uses them."""
+    if call.function != "batch_norm" or bool(Arguments(call).get(5, "training", False)):
+        return None
+    module: Any = model.get_submodule(call.module)
+    return normalized_rms(values, getattr(module, "weight", None), getattr(module, "bias", None))
 
 
 def rows_of(values: Tensor, samples: int, axis: int | None = None) -> Tensor | None:
@@ -198,12 +234,11 @@ def rows_of(values: Tensor, samples: int, axis: int | None = None) -> Tensor | N
     return None
 
 
-def _backward(model: nn.Module, value: Tensor) -> list[WeightGradient]:
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+def _backward(model: nn.Module, value: Tensor, facts: list[WeightFacts]) -> list[WeightFacts]:
+    """The facts with the norms of the gradients."""
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not named or not value.requires_grad:
-        return []
-    gradients = torch.autograd.grad(value, [p for _, p in named], allow_unused=True)
-    return [
-        WeightGradient(name, tuple(p.shape), float(p.detach().norm()), 0.0 if g is None else float(g.norm()))
-        for (name, p), g in zip(named, gradients, strict=True)
-    ]
+        return facts
+    found = torch.autograd.grad(value, list(named.values()), allow_unused=True)
+    gradients = {name: None if g is None else float(g.norm()) for name, g in zip(named, found, strict=True)}
+    return [replace(f, gradient=gradients[f.name]) if f.name in gradients else f for f in facts]

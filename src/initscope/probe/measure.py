@@ -17,6 +17,8 @@ CLOSE = 1e-2  # a defect (1 - cosine) below this is measured again from the cent
 TINY = 1e-30  # a squared norm below this may have lost its digits in float32
 PIECE = 1 << 12  # values of a sample that go into one product
 TILE = 1 << 22  # values of the batch that are centred at a time
+DEAD = 1e-7  # a unit is dead if its largest value is this small beside that of the layer,
+GONE = 1e-20  # or below this: GELU of -10 is not quite zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +143,9 @@ def _pairs(matrix: Tensor) -> Tensor:
 
 
 def dead_fraction(values: Tensor) -> float:
-    """Share of units (channels, or features) that are zero for every sample and position."""
+    """Share of units (channels, or features) that are zero for every sample and position, but for rounding."""
     top = _over_units(values, lambda v, dims: torch.maximum(v.amax(dims), -v.amin(dims)))
-    return float((top == 0).double().mean())
+    return float((top <= max(DEAD * float(top.max()), GONE)).double().mean())
 
 
 def saturated_fraction(values: Tensor, low: float, high: float) -> float:
@@ -157,3 +159,15 @@ def _over_units(values: Tensor, reduce: object) -> Tensor:
     unit = 1 if values.ndim == 4 else values.ndim - 1
     dims = tuple(d for d in range(values.ndim) if d != unit)
     return reduce(values.detach(), dims)  # type: ignore[operator, no-any-return]
+
+
+def normalized_rms(values: Tensor, weight: Tensor | None, bias: Tensor | None) -> float:
+    """Root mean square of what a batch norm (n, c, ...) gave, without its own scale and shift; channels of scale 0 do not count."""
+    flat = values.detach().transpose(0, 1).flatten(1).double()
+    shift = flat.new_zeros(len(flat)) if bias is None else bias.detach().double()
+    scale = flat.new_ones(len(flat)) if weight is None else weight.detach().double()
+    used = scale != 0
+    if not bool(used.any()):
+        return math.nan
+    inner = (flat[used] - shift[used, None]) / scale[used, None]
+    return float(inner.square().mean().sqrt())

@@ -1,22 +1,25 @@
-"""New draws of a model's own initialization, so that one seed's luck can be told from what always happens."""
+"""Other draws of a model's weights: would another seed be judged alike, or is it luck?"""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-SAME_SPREAD = 0.1  # a module's own `reset_parameters` is its law if it gives the spread that the weights have now
+SAME_LAW = 0.1  # a module's own `reset_parameters` is its law if it gives the mean and the spread that the weights have now
+NUDGE = 1e-3  # of the size that would keep a signal's norm
 
 
 class Redraw:
-    """Makes copies of a model with weights drawn anew; `how` says for the report where they came from.
+    """Makes copies of a model with other weights; `how` says for the report where they came from.
 
-    A factory builds them again. Otherwise each module's `reset_parameters` draws them where it gives the spread found in the
-    model; other weights (set by the model's own code) are shuffled, which is a new draw for independent weights.
+    A factory builds them again. Otherwise each module's `reset_parameters` draws them where it gives the same constants,
+    means and spreads as the weights have now; other weights (set by the model's own code, or by hand) have their inputs put
+    into another order. That keeps every entry, norm, singular value and sum, and is a new draw for independent weights.
+    Constants, vectors, multiples of the identity and normalizations stay as they are.
     """
 
     def __init__(self, model: nn.Module, factory: Callable[[], nn.Module] | None = None) -> None:
@@ -32,9 +35,7 @@ class Redraw:
             return "built again by the factory"
         if not self.shuffled:
             return "drawn again by reset_parameters"
-        return (
-            f"drawn again by reset_parameters, or shuffled ({len(self.shuffled)} weights set by the model's own code)"
-        )
+        return f"drawn again by reset_parameters, or with inputs reordered ({len(self.shuffled)} weights set by hand)"
 
     def draw(self, seed: int) -> nn.Module:
         """The model with new weights, in the same modes and on the same devices."""
@@ -49,7 +50,7 @@ class Redraw:
 
     def _draw(self, name: str, module: nn.Module) -> None:
         own = {key: p for key, p in module.named_parameters(recurse=False)}
-        if not own:
+        if not any(p.ndim > 1 for p in own.values()):
             return
         before = {key: p.detach().clone() for key, p in own.items()}
         reset = getattr(module, "reset_parameters", None)
@@ -60,9 +61,27 @@ class Redraw:
         with torch.no_grad():
             for key, p in own.items():
                 p.copy_(before[key])
-                if _spread(p) > 0:
-                    p.copy_(p.flatten()[torch.randperm(p.numel(), device=p.device)].view_as(p))
+                if p.ndim > 1 and _spread(p) > 0 and not _identity(p):
+                    p.copy_(p[:, torch.randperm(p.shape[1], device=p.device)])
                     self.shuffled.add(f"{name}.{key}")
+
+
+def awakened(model: nn.Module, zeros: Sequence[str], seed: int) -> nn.Module:
+    """A copy in which the named parameters, which are zero, have small random entries."""
+    twin = copy.deepcopy(model)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in twin.named_parameters():
+            if name in zeros:
+                noise = torch.randn(p.shape, generator=generator) / math.sqrt(max(math.prod(p.shape[1:]), 1))
+                p.copy_((NUDGE * noise).to(p))
+    return twin
+
+
+def _identity(t: Tensor) -> bool:
+    """A multiple of the identity, also in the middle of a filter."""
+    sums = t.detach().flatten(2).sum(2) if t.ndim > 2 else t.detach()
+    return bool((sums == torch.eye(*sums.shape[:2], dtype=sums.dtype, device=sums.device) * sums[0, 0]).all())
 
 
 def _spread(t: Tensor) -> float:
@@ -70,9 +89,12 @@ def _spread(t: Tensor) -> float:
 
 
 def _alike(new: Tensor, old: Tensor) -> bool:
-    """Whether two draws can be of one law, by their spread; few weights spread more."""
+    """Whether two draws can be of one law, by their mean and spread; few weights spread more."""
     a, b = _spread(new), _spread(old)
-    if a == b:
-        return True
-    slack = max(SAME_SPREAD, 4 / math.sqrt(2 * max(new.numel() - 1, 1)))
-    return b > 0 and abs(math.log(a / b)) < slack if a > 0 else False
+    if a == 0 and b == 0:
+        return torch.equal(new.detach(), old)
+    if not (a > 0 and b > 0):
+        return False
+    few = 4 / math.sqrt(max(new.numel() - 1, 1))
+    shift = abs(float(new.detach().double().mean() - old.double().mean())) / math.hypot(a, b)
+    return abs(math.log(a / b)) < max(SAME_LAW, few / math.sqrt(2)) and shift < max(SAME_LAW, few)

@@ -7,15 +7,15 @@ import statistics
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from initscope.errors import InitscopeError
-from initscope.probe.inspection import WeightGradient
+from initscope.probe.findings import SEVERITY, Finding, Kind, Status, Verdict, verdict_of
+from initscope.probe.score import Score
 from initscope.probe.theory import Predicted
+from initscope.probe.weights import WeightFacts
 
-SCHEMA = "initscope.check/1"
-Status = Literal["healthy", "warn", "fail"]
-SEVERITY: dict[Status, int] = {"healthy": 0, "warn": 1, "fail": 2}
+SCHEMA = "initscope.check/2"
 
 
 class Unhealthy(InitscopeError, AssertionError):
@@ -24,7 +24,7 @@ class Unhealthy(InitscopeError, AssertionError):
 
 @dataclass(frozen=True)
 class SeedSpread:
-    """The values of a quantity over the seeds: is it luck, or does it always happen?"""
+    """The values of a quantity over the draws, that of the given weights first: is it luck, or does it always happen?"""
 
     values: tuple[float, ...]
 
@@ -38,13 +38,23 @@ class SeedSpread:
 
 
 @dataclass(frozen=True)
+class Draw:
+    """How another draw of the weights would be judged; it never changes the verdict on the given ones."""
+
+    seed: int
+    verdict: Verdict
+    score: float
+    step: str | None
+
+
+@dataclass(frozen=True)
 class LayerReport:
     """One step of the forward pass. What could not be measured or predicted is None.
 
-    norm_ratio: root mean square of the units against the data's; grad_norm_ratio: norm of the loss's gradient by the
+    norm_ratio: root mean square of the units (rms) against the data's; grad_norm_ratio: norm of the loss's gradient by the
     activations against the one at the last step; cosine_mean, angle_deg: over pairs of samples; contraction: the share of
     log(angle of the data / angle of the output) that this step owns, in nats; carriers: those of its inputs that carry the
-    samples on (all, if None); output: the model returns what this step made.
+    samples on (all, if None); output: the model returns what this step made; marks: which of its numbers are beyond a limit.
     """
 
     name: str
@@ -68,17 +78,38 @@ class LayerReport:
     predicted: Predicted | None
     norm_ratio_predicted: float | None
     contraction: float
-    finite: bool
     inputs: tuple[int, ...]
     parameters: tuple[str, ...]
-    status: Status = "healthy"
-    reason: str = ""
+    rms: float | None = None
+    broken: str = ""  # "NaN" or "infinite" values in it
+    gradient_broken: bool = False
+    followed: bool = True  # its rows are the samples of the batch
+    has_gradient: bool = True
+    drop_rate: float = 0.0
+    fit: float | None = None  # of running statistics, 1 where they fit the batch
     carriers: tuple[int, ...] | None = None
     output: bool = False
+    marks: tuple[tuple[Kind, Status], ...] = ()
+
+    @property
+    def finite(self) -> bool:
+        return not self.broken
 
     @property
     def cosine_predicted(self) -> float | None:
         return None if self.predicted is None else self.predicted.cosine
+
+    @property
+    def status(self) -> Verdict:
+        """The worst of its marks."""
+        worst = max((SEVERITY[status] for _, status in self.marks), default=0)
+        return ("healthy", "warn", "fail")[worst]  # type: ignore[return-value]
+
+    @property
+    def reason(self) -> str:
+        """What is beyond a limit here, in words."""
+        words: str = _words().layer_reason(self)
+        return words
 
     def to_dict(self) -> dict[str, Any]:
         theory = self.predicted
@@ -87,42 +118,34 @@ class LayerReport:
             "op": self.op,
             "kind": self.kind,
             "shape": list(self.shape),
-            **{
-                key: _number(getattr(self, key))
-                for key in (
-                    "norm_ratio",
-                    "grad_norm_ratio",
-                    "cosine_mean",
-                    "cosine_std",
-                    "cosine_predicted",
-                    "angle_deg",
-                    "defect",
-                    "centred_cosine",
-                    "effective_rank",
-                    "grad_cosine",
-                    "dead_fraction",
-                    "saturated_fraction",
-                    "weight_norm",
-                    "weight_grad_norm",
-                    "norm_ratio_predicted",
-                    "contraction",
-                )
-            },
+            **{key: _number(getattr(self, key)) for key in _NUMBERS},
             "cosine_interval": None if theory is None else list(theory.interval),
             "predicted_given": None if theory is None else theory.given or "data",
             "within_finite_width": None if theory is None else theory.explained,
             "cosine_by_seed": [_number(v) for v in self.cosine_seeds.values],
+            "finite": self.finite,
+            "followed": self.followed,
             "status": self.status,
+            "marks": [kind for kind, _ in self.marks],
             "reason": self.reason,
         }
 
 
+_NUMBERS = (
+    "rms", "norm_ratio", "grad_norm_ratio", "cosine_mean", "cosine_std", "cosine_predicted", "angle_deg", "defect",
+    "centred_cosine", "effective_rank", "grad_cosine", "dead_fraction", "saturated_fraction", "weight_norm",
+    "weight_grad_norm", "norm_ratio_predicted", "contraction",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Report:
-    """The answer of `check`: verdict, layers in execution order, and what contracts the angles."""
+    """The answer of `check`: what was found, the layers in execution order, and what contracts the angles.
 
-    verdict: Status
-    first_bad_layer: str | None
+    Everything is about the weights that were given; `draws` says how other draws of them would be judged.
+    """
+
+    findings: tuple[Finding, ...]  # the worst first, causes before what they cause
     layers: tuple[LayerReport, ...]
     blame: dict[str, float]
     remedies: tuple[Any, ...]
@@ -134,44 +157,91 @@ class Report:
     samples: int
     parameters: int
     resolution: dict[str, str | None]
-    weights: tuple[WeightGradient, ...] = field(repr=False)
-    data: dict[str, Any] = field(repr=False)
-    score: float = math.nan  # the chance that the network trains as it is, from `probe.score`
+    chance: Score
+    weights: tuple[WeightFacts, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+    draws: tuple[Draw, ...] = ()
+    initial_loss: dict[str, Any] | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict_of(self.findings)
+
+    @property
+    def leading(self) -> Finding | None:
+        """The finding that decides the verdict: the worst, and among equals the one that causes the others."""
+        return next((f for f in self.findings if f.status != "note"), None)
+
+    @property
+    def first_bad_layer(self) -> str | None:
+        """The step where the leading finding happens; None for what concerns the whole network or the batch."""
+        return None if self.leading is None else self.leading.step
+
+    @property
+    def score(self) -> float:
+        """The chance that the network trains as it is; NaN where nothing could be measured."""
+        return self.chance.value
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and lists, as `initscope check --json` prints them."""
+        words = _words()
         return {
             "schema": SCHEMA,
             "verdict": self.verdict,
             "first_bad_layer": self.first_bad_layer,
             "score": _number(self.score),
+            "score_parts": self.chance.to_dict(),
+            "findings": [
+                {**f.to_dict(), "text": words.finding_text(f), "advice": words.advice_text(f)} for f in self.findings
+            ],
             "failure": self.failure,
             "layers": [layer.to_dict() for layer in self.layers],
             "blame": self.blame,
             "resolution": self.resolution,
             "remedies": [asdict(r) for r in self.remedies],
             "seeds": self.seeds,
+            "draws": [{**asdict(d), "score": _number(d.score)} for d in self.draws],
             "samples": self.samples,
             "parameters": self.parameters,
             "loss": self.loss,
+            "initial_loss": self.initial_loss,
             "seconds": self.seconds,
             "notes": list(self.notes),
         }
 
     def assert_healthy(self, *, allow_warnings: bool = True) -> None:
-        """Raises `Unhealthy`, with the first bad layer and its reason, unless the verdict is good enough."""
+        """Raises `Unhealthy`, with what was found and where, unless the verdict is good enough."""
         if self.verdict == "healthy" or (allow_warnings and self.verdict == "warn"):
             return
-        bad = next((layer for layer in self.layers if layer.name == self.first_bad_layer), None)
-        reason = self.failure or (bad.reason if bad is not None else "")
-        raise Unhealthy(
-            "check", f"{self.verdict} at {self.first_bad_layer}: {reason}", "see report.layers, or call fix"
-        )
+        raise Unhealthy("check", self.summary(), "see report.findings, or call fix")
+
+    def summary(self) -> str:
+        """The verdict, the score and each finding with its advice, in plain sentences."""
+        text: str = _words().summary_text(self)
+        return text
 
     def to_html(self, path: str | Path) -> Path:
         """One page that needs nothing else."""
         written: Path = import_module("initscope.report").write_check_page(self, path)  # `report` stands on this room
         return written
+
+    def __str__(self) -> str:
+        text: str = import_module("initscope.report").check_text(self)
+        return text
+
+    def __repr__(self) -> str:
+        line: str = _words().report_line(self)
+        return line
+
+    def _repr_html_(self) -> str:
+        """What Jupyter and marimo show: the first screen of the page."""
+        page: str = import_module("initscope.report").check_fragment(self)
+        return page
+
+
+def _words() -> Any:
+    """Words are made in the report room, which stands on this one."""
+    return import_module("initscope.report.wording")
 
 
 def _number(value: float | None) -> float | None:

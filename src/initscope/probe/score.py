@@ -1,23 +1,22 @@
-"""Will it train? One number from what `check` measured, and the trunk of the network along which it is measured.
-
-A branch that is scaled down, or a step whose effect a normalization undoes, does not decide over a network. So norms and
-gradients are followed along the trunk, the way back from the output over the largest of the operands that carry the samples
-(`probe.blame`), and norms are compared with the last normalization on it. The trunk ends before probabilities are made.
-"""
+"""Will it train? One number from what `check` measured, which agrees with what it found."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from initscope.probe.report import LayerReport
+from initscope.probe.findings import Verdict
+from initscope.probe.trunk import Trunk
 
-_PROBABILITIES = ("softmax", "log_softmax", "logsoftmax", "sigmoid", "logsigmoid")
 MOST = 4.0  # decades; ten thousand times too small or too large is as bad as can be
 # Logistic regression on the first half of the networks of benchmarks/trainability: `python benchmarks/trainability/fit.py`.
 INTERCEPT = 3.66
 WEIGHTS = {"angle": -2.11, "gradient": -1.05}
+FAILS, TRAINS = 0.2, 0.6  # a network that fails scores at most the first, a healthy one at least the second
+BANDS: dict[Verdict, tuple[float, float]] = {"fail": (0.0, FAILS), "warn": (FAILS, TRAINS), "healthy": (TRAINS, 1.0)}
+WIDE_ANGLE = 60.0  # degrees between samples of the data from which on angles count as they are
 
 
 @dataclass(frozen=True)
@@ -33,72 +32,83 @@ class Signs:
     norm: float
 
 
-def score(rows: Sequence[LayerReport]) -> float:
-    """The chance that the network trains as it is, 1/(1 + exp(-log odds)); calibrated on small image classifiers."""
-    measured = any(rows[i].angle_deg is not None for i in trunk(rows))
-    return 1 / (1 + math.exp(-log_odds(signs(rows)))) if measured else math.nan
+@dataclass(frozen=True)
+class Score:
+    """`value` is the chance by the geometry alone, 1/(1 + exp(-log odds)), held inside the band of the verdict.
+
+    terms: what the log odds are made of. held_by: the kind of the finding that holds it in its band, "" where none does.
+    """
+
+    value: float
+    geometry: float
+    terms: dict[str, float]
+    signs: Signs
+    held_by: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        known = math.isfinite(self.geometry)
+        return {
+            "geometry": self.geometry if known else None,
+            "terms": self.terms if known else {},
+            "held_by": self.held_by or None,
+        }
+
+
+def score(found: Signs | None, verdict: Verdict = "healthy", held_by: str = "") -> Score:
+    """The score of a network with these signs and this verdict; NaN where nothing was measured.
+
+    >>> round(score(Signs(angle=0.1, gradient=0.2, norm=0.0)).value, 2), score(Signs(0.1, 0.2, 0.0), "fail", "frozen").value
+    (0.96, 0.2)
+    """
+    if found is None:
+        return Score(0.0 if verdict == "fail" else math.nan, math.nan, {}, Signs(0.0, 0.0, 0.0), held_by)
+    terms = log_odds_terms(found)
+    chance = 1 / (1 + math.exp(-sum(terms.values())))
+    low, high = BANDS[verdict]
+    value = min(max(chance, low), high)
+    return Score(value, chance, terms, found, held_by if value != chance else "")
+
+
+def log_odds_terms(found: Signs) -> dict[str, float]:
+    """intercept, and weight · sign for each sign that has a weight; the norm has none beside the gradient."""
+    return {
+        "intercept": INTERCEPT,
+        "angle": WEIGHTS["angle"] * found.angle,
+        "gradient": WEIGHTS["gradient"] * found.gradient,
+    }
 
 
 def log_odds(found: Signs) -> float:
-    """intercept + Σ weight · sign. The norm has no weight: beside the gradient it told nothing more about training."""
-    return INTERCEPT + WEIGHTS["angle"] * found.angle + WEIGHTS["gradient"] * found.gradient
+    return sum(log_odds_terms(found).values())
 
 
-def trunk(rows: Sequence[LayerReport]) -> list[int]:
-    """Numbers of the steps from the data to the output, over the operand of the largest norm at every step."""
-
-    def size(index: int) -> float:
-        ratio = rows[index].norm_ratio if index >= 0 else None
-        return math.sqrt(math.prod(rows[index].shape)) * ratio if ratio is not None and math.isfinite(ratio) else 0.0
-
-    def before(index: int) -> int:
-        row = rows[index]
-        operands = row.inputs if row.carriers is None else row.carriers
-        return max((j for j in operands if j < index), key=size, default=-1)
-
-    way: list[int] = []
-    index = next((i for i in reversed(range(len(rows))) if rows[i].output), len(rows) - 1)
-    while index >= 0 and rows[index].op in _PROBABILITIES and before(index) >= 0:
-        index = before(index)
-    while index >= 0:
-        way.append(index)
-        index = before(index)
-    return way[::-1]
-
-
-def silent(rows: Sequence[LayerReport]) -> int | None:
-    """The first step of the trunk whose weights are all zero: nothing passes it, forwards or backwards, until they learn."""
-    return next((i for i in trunk(rows) if rows[i].weight_norm == 0 and rows[i].norm_ratio == 0), None)
-
-
-def drifts(rows: Sequence[LayerReport]) -> dict[int, float]:
-    """For each step of the trunk its norm_ratio over that of the last normalization before it, or of the data."""
-    found: dict[int, float] = {}
-    reference, end = 1.0, silent(rows)
-    for index in trunk(rows):
-        ratio = rows[index].norm_ratio
-        if index == end:
-            break
-        if ratio is None:
-            continue
-        if rows[index].kind == "norm" and ratio > 0:
-            reference = ratio
-        found[index] = ratio / reference
-    return found
-
-
-def signs(rows: Sequence[LayerReport]) -> Signs:
-    """Reads them off the layers of a report; what was not measured does not count."""
-    end, way = silent(rows), trunk(rows)
-    heard = way if end is None else way[: way.index(end)]
-    angles = [a for a in (rows[i].angle_deg for i in heard) if a is not None]
-    angle = angles[-1] if angles else 90.0
-    gradients = [g for g in (rows[i].grad_norm_ratio for i in way) if g is not None and end is None]
+def signs(way: Trunk, data_angle: float | None = None, end: int | None = None) -> Signs | None:
+    """Read off the steps of the trunk, up to `end` if it is given; None where nothing was measured."""
+    angles = [a for i, a in way.angles.items() if end is None or i < end]
+    if not angles and data_angle is None:
+        return None
+    angle = angles[-1] if angles else min(data_angle or 90.0, 90.0)
+    wide = widened(angle, data_angle)
     return Signs(
-        angle=0.0 if angle >= 90 else decades(angle / 90),
-        gradient=max(map(decades, gradients), default=0.0),
-        norm=max(map(decades, drifts(rows).values()), default=0.0),
+        angle=0.0 if wide >= 90 else decades(wide / 90),
+        gradient=max(map(decades, way.gradients.values()), default=0.0),
+        norm=max((decades(d) for i, d in way.drifts.items() if i not in way.undone and _before(i, end)), default=0.0),
     )
+
+
+def _before(index: int, end: int | None) -> bool:
+    return end is None or index < end
+
+
+def widened(angle: float, data_angle: float | None) -> float:
+    """An angle as it would be for data whose samples are 60 degrees apart: close data are not the network's fault.
+
+    >>> widened(10.0, 20.0), widened(10.0, 80.0), widened(10.0, None)
+    (30.0, 10.0, 10.0)
+    """
+    if data_angle is None or not 0 < data_angle < WIDE_ANGLE:
+        return angle
+    return angle * WIDE_ANGLE / data_angle
 
 
 def decades(ratio: float, most: float = MOST) -> float:
@@ -108,3 +118,8 @@ def decades(ratio: float, most: float = MOST) -> float:
     (2.0, 2.0, 4.0)
     """
     return min(abs(math.log10(ratio)), most) if math.isfinite(ratio) and ratio > 0 else most
+
+
+def worst(values: Sequence[float]) -> float | None:
+    """The value that is farthest from 1, in decades."""
+    return max(values, key=decades, default=None)

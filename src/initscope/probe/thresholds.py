@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Limits = tuple[float, float]  # beyond the first it is a warning, beyond the second a failure
+
 
 @dataclass(frozen=True)
 class Thresholds:
-    """When a layer is worth a warning and when it fails; ratios count in both directions.
+    """When something is worth a warning and when it fails; ratios count in both directions.
 
-    `angle`: mean angle between samples, in degrees, from where it does not open again; `norm`: root mean square of the units
-    against that after the last normalization, or the data's; `gradient`: norm of the activations' gradient against the one at
-    the output; `dead`: share of units that never fire; `saturated`: share of values at the ends of the activation's range.
+    angle: mean angle between samples, in degrees, from where it does not open again (for data of 60 degrees or more; in
+    proportion for data that are closer). norm: root mean square of the units against that after the last normalization, or
+    the data's. gradient: norm of the activations' gradient against the one at the output. dead: share of units that never
+    fire. saturated: share of values at the ends of the activation's range. loss: initial loss over that of chance.
+    output: root mean square of outputs without a known loss. input: root mean square of the data. duplicates: share of a
+    layer's units that repeat another one. dropout: share of units that are dropped. statistics: root mean square of
+    what batch norm gives with its running statistics, which is 1 where they fit. kept: share of the input's variance
+    that is left after all normalized sums (post-norm). data_angle: mean angle between the samples of the batch.
 
-    The first three are set on the first half of the networks of benchmarks/trainability: beyond a warning at most one in four
-    trains, beyond a failure none (`python benchmarks/trainability/fit.py`). The other two are not calibrated.
+    `angle`, `norm` and `gradient` are set on the networks of benchmarks/trainability: beyond a warning at most one in
+    five trains, beyond a failure one in twenty (`python benchmarks/trainability/fit.py`). `kept` is set by
+    `python benchmarks/post_norm.py`. The others are not calibrated.
     """
 
-    angle: tuple[float, float] = (15.0, 1.0)
-    norm: tuple[float, float] = (300.0, 5000.0)
-    gradient: tuple[float, float] = (100.0, 1000.0)
-    dead: tuple[float, float] = (0.5, 0.95)
-    saturated: tuple[float, float] = (0.5, 0.95)
+    angle: Limits = (6.0, 1.0)
+    norm: Limits = (500.0, 5000.0)
+    gradient: Limits = (100.0, 1000.0)
+    dead: Limits = (0.75, 0.95)
+    saturated: Limits = (0.5, 0.95)
+    loss: Limits = (2.0, float("inf"))
+    output: Limits = (30.0, float("inf"))
+    input: Limits = (30.0, float("inf"))
+    duplicates: Limits = (0.5, 0.5)
+    dropout: Limits = (0.8, 0.95)
+    statistics: Limits = (10.0, 1000.0)
+    kept: Limits = (0.05, 0.005)
+    data_angle: Limits = (1.0, 0.0)
 
 
 DEFAULT = Thresholds()

@@ -26,6 +26,7 @@ INPUT = -1  # the maker of the data
 OTHER_INPUT = -2  # the maker of the model's other inputs
 _DROPOUT = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _TRAINING, _ATTENTION_DROPOUT = 2, 4  # the places of the arguments that switch them on
+_RATE, _FUSED_RATE = 1, 10  # the places of the share that is dropped
 _RESHAPES = ("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel")
 _POINTWISE = ("activation", "scale", "shift", "gate", "residual")
 
@@ -54,6 +55,8 @@ class Call:
     parameters: tuple[str, ...]
     shape: tuple[int, ...]
     axis: int | None = 0  # along which the samples lie, as far as that can be followed
+    sources: tuple[str, ...] = ()  # all parameters behind it, also those that it uses transposed or computed
+    drop_rate: float = 0.0  # share of units that the call drops while the model trains
     arguments: tuple[Any, ...] = field(default=(), repr=False)  # parameters as they are, activations as `Seen`
     keywords: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -94,6 +97,9 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         self._parameters = {id(p): name for name, p in model.named_parameters(remove_duplicate=False)}
         self._maker: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._axis: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of each tensor, the axis of the samples
+        self._behind: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameters that it was computed from
+        self.cuts: list[int] = []  # steps whose result was detached
+        self.entered: set[str] = set()  # paths of the modules that ran
         data = tensors_in(inputs)[0] if data is None else data
         self._names: dict[str, int] = {}
         for tensor in tensors_in(inputs):
@@ -121,6 +127,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = dict(kwargs or {})
+        rate = self._drop_rate(short_name(func), args, keywords)
         if not self._dropout:
             args, keywords = _without_dropout(short_name(func), args, keywords)
         given = [t for t in tensors_in((args, keywords)) if t in self._maker]
@@ -128,23 +135,57 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         makers = tuple(self._maker[t] for t in given)
         first = given[0] if given else None
         shape, axis = (tuple(first.shape), self._axis[first]) if first is not None else ((), None)
+        sources = self._sources((args, keywords))
         out = func(*args, **keywords)
-        if first is not None:
+        if first is None:
+            for tensor in tensors_in(out) if sources else ():
+                if id(tensor) not in self._parameters:
+                    self._behind[tensor] = sources
+        else:
+            if short_name(func) == "detach" and first.requires_grad and self._maker[first] >= 0:
+                self.cuts.append(self._maker[first])
             kept = tree_map(lambda a: self._without_data(a, seen), (args, keywords))
             written = [args[0]] if short_name(func) == "setitem" and isinstance(args[0], Tensor) else tensors_in(out)
             moved = _moved(short_name(func), kept[0], shape, axis)
-            self._record(func, makers, kept, written, lambda size: _found(short_name(func), shape, axis, moved, size))
+            found = lambda size: _found(short_name(func), shape, axis, moved, size)  # noqa: E731
+            self._record(func, makers, kept, written, found, sources, rate)
         return out
+
+    def _sources(self, tree: object) -> tuple[str, ...]:
+        """The parameters among the tensors, and those that other tensors among them were computed from."""
+        names: dict[str, None] = {}
+        for tensor in tensors_in(tree):
+            own = self._parameters.get(id(tensor))
+            if own is not None:
+                names[own] = None
+            elif tensor in self._behind:
+                names.update(dict.fromkeys(self._behind[tensor]))
+        return tuple(names)
+
+    def _drop_rate(self, function: str, args: Any, keywords: dict[str, Any]) -> float:
+        """The share that a call drops while the model trains; dropout modules may be switched off for the measurement."""
+        if function in _DROPOUT:
+            module = self._running[-1][0] if self._running else None
+            given = args[_TRAINING] if len(args) > _TRAINING else keywords.get("training", keywords.get("train", True))
+            wanted = "drop" in type(module).__name__.lower() or bool(given)
+            return float(args[_RATE] if len(args) > _RATE else keywords.get("p", 0.5)) if wanted else 0.0
+        if function == "scaled_dot_product_attention":
+            return float(args[_ATTENTION_DROPOUT] if len(args) > _ATTENTION_DROPOUT else keywords.get("dropout_p", 0.0))
+        if function == "multi_head_attention_forward":
+            return float(args[_FUSED_RATE] if len(args) > _FUSED_RATE else keywords.get("dropout_p", 0.0))
+        return 0.0
 
     def _enter(self, module: nn.Module, _: object) -> None:
         self._running.append((module, len(self.steps)))
+        self.entered.add(self.place)
 
     def _leave(self, module: nn.Module, args: object, out: object) -> None:
         _, first = self._running[-1]
         makers = tuple(self._maker[t] for t in tensors_in(args) if t in self._maker)
         new = [t for t in tensors_in(out) if t not in self._maker]
         if makers and new:  # something the mode cannot see made them
-            self._record(type(module), makers, ((), {}), new, lambda size: None)
+            own = tuple(self._parameters[id(p)] for p in module.parameters() if id(p) in self._parameters)
+            self._record(type(module), makers, ((), {}), new, lambda size: None, own)
         elif next(module.children(), None) is None:
             self._merge(module, first, tensors_in(out))
         self._running.pop()
@@ -156,6 +197,8 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         given: tuple[Any, Any],
         results: list[Tensor],
         axis_in: Callable[[tuple[int, ...]], int | None],
+        sources: tuple[str, ...] = (),
+        drop_rate: float = 0.0,
     ) -> None:
         operation = operation_of(func)
         if operation.constant:
@@ -179,6 +222,8 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             parameters=tuple(self._parameters[id(t)] for t in tensors_in(given) if id(t) in self._parameters),
             shape=tuple(values.shape),
             axis=self._axis[values],
+            sources=sources,
+            drop_rate=drop_rate,
             arguments=given[0],
             keywords=given[1],
         )
@@ -206,6 +251,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             kind=kind,
             inputs=outside,
             parameters=tuple(dict.fromkeys(name for s in inside for name in s.call.parameters)),
+            sources=tuple(dict.fromkeys(name for s in inside for name in s.call.sources)),
             arguments=(),
             keywords={},
         )

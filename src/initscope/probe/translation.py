@@ -91,14 +91,14 @@ def layer_for(call: Call) -> Layer | None:
     if translate is None:
         return None
     try:
-        return translate(_Arguments(call))
+        return translate(Arguments(call))
     except _Unknown:
         return None
 
 
 def drops_units(call: Call) -> bool:
     """Whether a call of the kind "dropout" really drops any."""
-    a = _Arguments(call)
+    a = Arguments(call)
     return bool(a.get(2, "training", a.get(2, "train", True))) and float(a.get(1, "p", 0.5)) > 0
 
 
@@ -106,7 +106,7 @@ class _Unknown(Exception):
     """The call has options that the theory does not cover."""
 
 
-class _Arguments:
+class Arguments:
     """The arguments of a call by name, whether they were passed by position or by keyword."""
 
     def __init__(self, call: Call) -> None:
@@ -150,14 +150,14 @@ class _Arguments:
         return int(pair[0]), int(pair[1])
 
 
-def _dense(a: _Arguments) -> Layer:
+def _dense(a: Arguments) -> Layer:
     if len(a.input_shape) != 2:
         raise _Unknown  # tokens: each position by itself
     weight = a.weight(1, "weight")
     return Dense(len(weight), weights=MeasuredWeights(weight), bias=a.bias(2, "bias"))
 
 
-def _conv(a: _Arguments) -> Layer:
+def _conv(a: Arguments) -> Layer:
     weight = a.weight(1, "weight")
     padding = a.get(4, "padding", 0)
     kernel = (int(weight.shape[2]), int(weight.shape[3]))
@@ -179,7 +179,7 @@ def _conv(a: _Arguments) -> Layer:
     )
 
 
-def _window(a: _Arguments) -> tuple[int, int]:
+def _window(a: Arguments) -> tuple[int, int]:
     kernel = a.pair(1, "kernel_size", 1)
     stride = a.pair(2, "stride", kernel[0])
     padding = a.pair(3, "padding", 0)
@@ -188,7 +188,7 @@ def _window(a: _Arguments) -> tuple[int, int]:
     return kernel[0], stride[0]
 
 
-def _global_mean(a: _Arguments) -> Layer:
+def _global_mean(a: Arguments) -> Layer:
     size = a.get(1, "output_size")
     flat = tuple(size) if isinstance(size, Sequence) else (size, size)
     if len(a.input_shape) != 4 or flat != (1, 1):
@@ -196,7 +196,7 @@ def _global_mean(a: _Arguments) -> Layer:
     return GlobalAveragePool()
 
 
-def _mean(a: _Arguments) -> Layer:
+def _mean(a: Arguments) -> Layer:
     axes = a.get(1, "dim")
     size = len(a.input_shape)
     if size != 4 or not isinstance(axes, Sequence) or sorted(d % size for d in axes) != [2, 3]:
@@ -204,58 +204,58 @@ def _mean(a: _Arguments) -> Layer:
     return GlobalAveragePool()
 
 
-def _layer_norm(a: _Arguments) -> Layer:
+def _layer_norm(a: Arguments) -> Layer:
     normalised = tuple(a.get(1, "normalized_shape"))
     if normalised != a.input_shape[1:] or not _plain(a, 2, 3):
         raise _Unknown
     return LayerNorm(epsilon=float(a.get(4, "eps", 1e-5)))
 
 
-def _group_norm(a: _Arguments) -> Layer:
+def _group_norm(a: Arguments) -> Layer:
     if not _plain(a, 2, 3):
         raise _Unknown
     return GroupNorm(int(a.get(1, "num_groups")), epsilon=float(a.get(4, "eps", 1e-5)))
 
 
-def _plain(a: _Arguments, weight: int, bias: int) -> bool:
+def _plain(a: Arguments, weight: int, bias: int) -> bool:
     """Whether a normalisation's own scale and shift do nothing, as at initialization."""
     scale, shift = a.get(weight, "weight"), a.get(bias, "bias")
     same = scale is None or (isinstance(scale, Tensor) and bool((scale == 1).all()))
     return same and (shift is None or (isinstance(shift, Tensor) and bool((shift == 0).all())))
 
 
-def _scale(a: _Arguments) -> Layer:
+def _scale(a: Arguments) -> Layer:
     factor = a.get(1, "other")
     if not isinstance(factor, int | float):
         raise _Unknown
     return Scale(float(factor) if a.call.function in ("mul", "imul", "rmul") else 1 / float(factor))
 
 
-def _named(name: str) -> Callable[[_Arguments], Layer]:
+def _named(name: str) -> Callable[[Arguments], Layer]:
     return lambda a: Activate(activations.by_name(name))
 
 
-def _leaky(a: _Arguments) -> Layer:
+def _leaky(a: Arguments) -> Layer:
     return Activate(activations.leaky_relu(float(a.get(1, "negative_slope", 0.01))))
 
 
-def _elu(a: _Arguments) -> Layer:
+def _elu(a: Arguments) -> Layer:
     return Activate(activations.elu(float(a.get(1, "alpha", 1.0))))
 
 
-def _gelu(a: _Arguments) -> Layer:
+def _gelu(a: Arguments) -> Layer:
     if a.get(1, "approximate", "none") != "none":
         raise _Unknown
     return Activate(activations.GELU)
 
 
-def _softplus(a: _Arguments) -> Layer:
+def _softplus(a: Arguments) -> Layer:
     if float(a.get(1, "beta", 1)) != 1:
         raise _Unknown
     return Activate(activations.by_name("softplus"))
 
 
-def _hardtanh(a: _Arguments) -> Layer:
+def _hardtanh(a: Arguments) -> Layer:
     ends = (float(a.get(1, "min_val", -1.0)), float(a.get(2, "max_val", 1.0)))
     known = {(-1.0, 1.0): activations.HARDTANH, (0.0, 6.0): activations.RELU6}  # nn.ReLU6 is a hard tanh
     if ends not in known:
@@ -263,7 +263,7 @@ def _hardtanh(a: _Arguments) -> Layer:
     return Activate(known[ends])
 
 
-_TABLE: dict[str, Callable[[_Arguments], Layer]] = {
+_TABLE: dict[str, Callable[[Arguments], Layer]] = {
     "linear": _dense,
     "conv2d": _conv,
     "avg_pool2d": lambda a: AveragePool(*_window(a)),

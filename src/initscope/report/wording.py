@@ -7,19 +7,9 @@ from collections.abc import Sequence
 
 from initscope.probe import LayerReport, Report
 from initscope.probe.theory import Predicted
+from initscope.report.finding_words import SHORT, advice_text, finding_text, times
 
 MISSING = "-"
-# How a reason that `probe.verdict` gives is recognised, and the word that stands for it in a narrow column.
-_TAGS = {
-    "degrees apart": "angle",
-    "activations": "norm",
-    "gradient": "gradient",
-    "are dead": "dead",
-    "saturate": "saturated",
-    "NaN": "NaN",
-    "weights are zero": "zero",
-}
-
 
 def number_text(value: float | None) -> str:
     """Three digits, fewer where an exponent is needed.
@@ -89,29 +79,100 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def tags(layer: LayerReport) -> tuple[str, ...]:
-    """The findings of a layer in one word each, the worst first."""
-    found = (next((tag for sign, tag in _TAGS.items() if sign in part), part) for part in layer.reason.split("; "))
-    return tuple(found) if layer.reason else ()
+    """What is beyond a limit at a step in one word each, the worst first."""
+    return tuple(SHORT[kind] for kind, _ in layer.marks)
 
 
-def first_bad(report: Report) -> LayerReport | None:
-    return next((layer for layer in report.layers if layer.name == report.first_bad_layer), None)
+def layer_reason(layer: LayerReport) -> str:
+    """What is beyond a limit at a step, the worst first."""
+    return "; ".join(_mark_text(layer, kind) for kind, _ in layer.marks)
+
+
+def _mark_text(layer: LayerReport, kind: str) -> str:
+    if kind == "non-finite":
+        return "values are NaN or infinite" if layer.broken else "the gradient is NaN or infinite"
+    if kind == "collapse" and layer.angle_deg is not None and math.isfinite(layer.angle_deg):
+        return f"samples are {layer.angle_deg:.2g} degrees apart"
+    if kind == "collapse":
+        return "samples are zero"
+    if kind == "activation-scale" and layer.norm_ratio is not None:
+        return f"activations are {times(layer.norm_ratio)} than the data" if layer.norm_ratio else "activations are zero"
+    if kind == "gradient-scale" and layer.grad_norm_ratio is not None:
+        return f"the gradient is {layer.grad_norm_ratio:.2g} of the one at the output"
+    if kind == "dead-units" and layer.dead_fraction is not None:
+        return f"{layer.dead_fraction:.0%} of the units are dead"
+    if kind == "saturated" and layer.saturated_fraction is not None:
+        return f"{layer.saturated_fraction:.0%} of the values saturate"
+    return _MARKS.get(kind, SHORT[kind])
+
+
+_MARKS = {
+    "zero-weights": "all weights are zero, or nothing arrives",
+    "dead-units": "it feeds units that are dead",
+    "saturated": "it feeds units that saturate",
+    "symmetric-units": "units repeat each other",
+    "norm-statistics": "running statistics do not fit the batch",
+    "dropout-rate": "most units are dropped",
+    "not-followed": "samples cannot be followed from here on",
+}
 
 
 def verdict_text(report: Report) -> str:
-    """The verdict in a sentence: where it goes wrong first, and how."""
-    if report.failure is not None:
-        return f"the forward or backward pass stopped at {report.failure}"
-    bad = first_bad(report)
-    if bad is None:
-        return f"all {len(report.layers)} steps keep samples, norms and gradients apart"
-    count = sum(layer.status == bad.status for layer in report.layers)
-    return f"first at {bad.name} ({bad.op}): {bad.reason} [{count} of {len(report.layers)} steps]"
+    """The verdict in a sentence: what decides it, and where."""
+    leading = report.leading
+    if leading is None:
+        return f"No problems found in any of the {len(report.layers)} steps"
+    others = sum(f.status != "note" for f in report.findings) - 1
+    more = f" (and {others} more finding{'s' * (others > 1)})" if others else ""
+    return f"{finding_text(leading)}{more}"
+
+
+def score_text(report: Report) -> str:
+    """The score and what it is made of.
+
+    The geometry alone gives a chance; a finding may hold the score in the band of its verdict.
+    """
+    chance = report.chance
+    if math.isnan(chance.geometry):
+        return "score 0.00: the model does not run" if report.failure else "no score: too little could be measured"
+    parts = [f"{name} {value:+.1f}" for name, value in chance.terms.items() if name != "intercept"]
+    base = f"geometry {chance.geometry:.2f} = logistic({chance.terms['intercept']:.1f}, {', '.join(parts)})"
+    held = f", held by {chance.held_by}" if chance.held_by else ""
+    return f"score {chance.value:.2f}: {base}{held}"
+
+
+def report_line(report: Report) -> str:
+    """One line: what `repr` shows."""
+    at = f" at {report.first_bad_layer}" if report.first_bad_layer else ""
+    kind = f" ({report.leading.kind}{at})" if report.leading is not None else ""
+    score = "no score" if math.isnan(report.score) else f"score {report.score:.2f}"
+    return f"<Report: {report.verdict}{kind}, {score}, {len(report.layers)} steps, {report.samples} samples>"
+
+
+def summary_text(report: Report) -> str:
+    """The verdict, the score and every finding with its advice."""
+    score = "no score" if math.isnan(report.score) else f"score {report.score:.2f}"
+    lines = [f"{report.verdict}, {score}: {verdict_text(report)}."]
+    for finding in report.findings:
+        lines.append(f"{finding.status}: {finding_text(finding)}. {advice_text(finding)}")
+    text = draws_text(report)
+    return "\n".join([*lines, *([text] if text else [])])
+
+
+def draws_text(report: Report) -> str:
+    """How other draws of the weights would be judged; empty without any."""
+    if not report.draws:
+        return ""
+    verdicts = [draw.verdict for draw in report.draws]
+    same = sum(v == report.verdict for v in verdicts)
+    if same == len(verdicts):
+        return f"{len(verdicts)} other draw{'s' * (len(verdicts) > 1)} of the weights: the same verdict."
+    return f"{len(verdicts)} other draws of the weights would get: {', '.join(verdicts)}."
 
 
 def facts(report: Report) -> str:
     """What was measured, in one line."""
-    seeds = "1 seed" if report.seeds == 1 else f"{report.seeds} seeds"
+    seeds = "1 draw" if report.seeds == 1 else f"{report.seeds} draws"
     loss = f"loss: {report.loss}" if report.loss else "no loss"
     return f"{report.samples} samples, {seeds}, {report.parameters:,} parameters, {loss}, {report.seconds:.1f} s"
 

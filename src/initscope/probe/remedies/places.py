@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +18,9 @@ from initscope.probe.remedies.gains import ONE, UnitMoments, unit_moments
 from initscope.probe.remedies.remedy import Conditions
 from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.trace import INPUT, Call, Recorder
-from initscope.probe.translation import _Arguments
+from initscope.probe.uses import Layout, Use, weight_of
 from initscope.weights import Fans
 
-Layout = Literal["out-in", "in-out", "transposed"]
 _PASSES_ON = ("norm", "dropout", "pooling", "shift", "scale", "select")  # between a weight and its activation
 
 
@@ -120,7 +118,7 @@ def plan_of(model: nn.Module, batch: Batch, conditions: Conditions) -> Plan:
     for call in calls:
         if call.kind not in ("dense", "conv"):
             continue
-        used = _weight(call)
+        used = weight_of(call)
         if used is None:
             left.update(dict.fromkeys(call.parameters, f"{call.function} uses it in a way that is not known"))
             continue
@@ -136,7 +134,7 @@ def plan_of(model: nn.Module, batch: Batch, conditions: Conditions) -> Plan:
                 name=name,
                 call=call,
                 layout=used.layout,
-                shape=_standard_shape(used),
+                shape=used.shape,
                 groups=used.groups,
                 stride=used.stride,
                 bias=None if used.bias is None else names[id(used.bias)],
@@ -210,18 +208,7 @@ def preceding(call: Call, calls: Sequence[Call]) -> Call | None:
     return None
 
 
-@dataclass(frozen=True, eq=False)
-class _Use:
-    """How a call uses a weight."""
-
-    weight: Tensor
-    bias: Tensor | None
-    layout: Layout
-    groups: int = 1
-    stride: int = 1
-
-
-def _reason(used: _Use, embedded: bool) -> str:
+def _reason(used: Use, embedded: bool) -> str:
     """Why a weight is left alone; "" if it is not."""
     if embedded:
         return "it is also an embedding"
@@ -230,47 +217,3 @@ def _reason(used: _Use, embedded: bool) -> str:
     if not bool(used.weight.detach().any()):
         return "it is zero, as somebody chose"
     return ""
-
-
-def _weight(call: Call) -> _Use | None:
-    """What a dense or convolution call multiplies the data by; None if it is not one of the known ones."""
-    argument = _Arguments(call).get
-
-    def tensor(position: int, name: str) -> Tensor | None:
-        value = argument(position, name)
-        return value if isinstance(value, Tensor) else None
-
-    weight, bias = tensor(1, "weight"), tensor(2, "bias")
-    if call.function == "linear" and weight is not None:
-        return _Use(weight, bias, "out-in")
-    if call.function.startswith("conv_transpose") and weight is not None:
-        stride = _product(argument(3, "stride", 1), weight.ndim - 2)
-        return _Use(weight, bias, "transposed", int(argument(6, "groups", 1)), stride)
-    if call.function.startswith("conv") and weight is not None:
-        return _Use(weight, bias, "out-in", int(argument(6, "groups", 1)))
-    if call.function == "addmm":
-        return _matrix(tensor(1, "mat1"), tensor(2, "mat2"), tensor(0, "input"))
-    if call.function in ("matmul", "mm"):
-        return _matrix(tensor(0, "input"), tensor(1, "other" if call.function == "matmul" else "mat2"), None)
-    return None
-
-
-def _matrix(left: Tensor | None, right: Tensor | None, bias: Tensor | None) -> _Use | None:
-    """x @ W holds its inputs in rows, W @ x in columns; stacks of matrices are not known."""
-    weight, layout = (right, "in-out") if right is not None else (left, "out-in")
-    if weight is None or weight.ndim != 2:
-        return None
-    return _Use(weight, bias, layout)  # type: ignore[arg-type]
-
-
-def _product(value: int | Sequence[int], count: int) -> int:
-    return math.prod([value] * count if isinstance(value, int) else value)
-
-
-def _standard_shape(used: _Use) -> tuple[int, ...]:
-    first, second, *kernel = used.weight.shape
-    if used.layout == "in-out":
-        return second, first
-    if used.layout == "transposed":
-        return second * used.groups, first // used.groups, *kernel
-    return first, second, *kernel

@@ -10,9 +10,11 @@ from typing import Any, Literal
 from torch import nn
 
 from initscope.probe.batches import Batch, Loss
-from initscope.probe.report import SEVERITY, Report, Status
-from initscope.probe.score import decades, drifts, silent, trunk
+from initscope.probe.findings import SEVERITY, Verdict
+from initscope.probe.report import Report
+from initscope.probe.score import decades, widened, worst
 from initscope.probe.thresholds import DEFAULT, Thresholds
+from initscope.probe.trunk import Trunk
 
 Changes = Literal["weights", "data", "architecture"]
 RIGHT_ANGLE = 90.0
@@ -26,27 +28,27 @@ class Health:
     decades = log10(90 / angle) + |log10 norm_ratio| + |log10 grad_norm_ratio|: by how many powers of ten the angle between
     samples at the output is below a right angle, the activations of the worst step are off the size of the data or of the
     last normalization, and the gradient at the worst step is off the one at the output. Zero is perfect. As in the verdict,
-    steps count along the trunk (`probe.score`), and up to a step whose weights are all zero.
+    steps count along the trunk (`probe.trunk`), and up to a step whose weights are all zero.
     """
 
     angle_deg: float | None
     norm_ratio: float | None
     grad_norm_ratio: float | None
-    verdict: Status
+    verdict: Verdict
     decades: float
 
     @classmethod
     def of(cls, report: Report) -> Health:
         """Read off a report."""
-        rows, end, way = report.layers, silent(report.layers), trunk(report.layers)
-        heard = [rows[i] for i in (way if end is None else way[: way.index(end)])]
-        angle = next((r.angle_deg for r in reversed(heard) if r.angle_deg is not None), None)
-        norm = max(drifts(rows).values(), key=off, default=None)
-        gradients = [r.grad_norm_ratio for r in heard if r.grad_norm_ratio is not None] if end is None else []
-        gradient = max(gradients, key=off, default=None)
-        below = 0.0 if angle is None else _below_right_angle(angle)
+        rows, way = report.layers, Trunk.of(report.layers)
+        silent = next((f.step for f in report.findings if f.kind == "zero-weights" and f.status == "note"), None)
+        end = next((i for i, row in enumerate(rows) if row.name == silent), len(rows))
+        angle = next((a for i, a in reversed(way.angles.items()) if i < end), None)
+        norm = worst([d for i, d in way.drifts.items() if i < end and i not in way.undone])
+        gradient = worst([g for i, g in way.gradients.items() if i < end])
+        below = 0.0 if angle is None else _below_right_angle(widened(angle, report.data.get("angle_deg")))
         sizes = sum(off(value) for value in (norm, gradient) if value is not None)
-        broken = report.failure is not None or not all(r.finite for r in rows)
+        broken = report.failure is not None or any(f.kind == "non-finite" for f in report.findings)
         total = 3 * MOST if broken else below + sizes
         return cls(_finite(angle), _finite(norm), _finite(gradient), report.verdict, total)
 

@@ -15,7 +15,8 @@ from initscope.probe.remedies import data, modules, pooling, redrawn, rescaled, 
 from initscope.probe.remedies.places import Plan, plan_of
 from initscope.probe.remedies.redrawn import LAWS
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, NotPossible, Remedy
-from initscope.probe.report import SEVERITY, Report
+from initscope.probe.findings import SEVERITY
+from initscope.probe.report import Report
 from initscope.probe.safekeeping import untouched
 
 ALL: tuple[Changes, ...] = ("weights", "data", "architecture")

@@ -1,0 +1,128 @@
+"""What a diagnosis is made from, and what it gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from initscope.probe.chance import InitialLoss
+from initscope.probe.findings import SEVERITY, Finding, Kind, Status
+from initscope.probe.report import LayerReport
+from initscope.probe.thresholds import DEFAULT, Limits, Thresholds
+from initscope.probe.trunk import Trunk
+from initscope.probe.weights import WeightFacts
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """The batch itself. `numbers`: it holds numbers, not indices; then `rms`, `mean` and `deviation` are known.
+
+    angle_deg: of the data, or of the first values that are made of indices; NaN where samples are zero.
+    """
+
+    angle_deg: float | None = None
+    rms: float = 1.0
+    mean: float = 0.0
+    deviation: float = 1.0
+    numbers: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One pass of a model over a batch, measured. `dropped` are the same steps with dropout on, where there is any."""
+
+    way: Trunk
+    data: DataFacts = field(default_factory=DataFacts)
+    weights: Sequence[WeightFacts] = ()
+    awake: dict[str, float] | None = None  # gradients once zero weights have been nudged
+    initial: InitialLoss | None = None
+    cuts: Sequence[int] = ()
+    broken_loss: bool = False
+    differentiable: bool = True  # the loss depends on a trainable weight
+    train: bool = True
+    dropped: Trunk | None = None
+    limits: Thresholds = DEFAULT
+
+    @property
+    def rows(self) -> Sequence[LayerReport]:
+        return self.way.rows
+
+    @cached_property
+    def facts(self) -> dict[str, WeightFacts]:
+        return {fact.name: fact for fact in self.weights}
+
+    @cached_property
+    def consumers(self) -> dict[int, list[int]]:
+        """Which steps take the result of each."""
+        found: dict[int, list[int]] = {}
+        for index, row in enumerate(self.rows):
+            for j in dict.fromkeys(row.inputs):
+                found.setdefault(j, []).append(index)
+        return found
+
+    @cached_property
+    def zero_steps(self) -> tuple[int, ...]:
+        """Steps of the trunk whose weights are all zero, so that nothing of the data passes."""
+        return tuple(i for i in self.way.way if self._silent(self.rows[i]))
+
+    @cached_property
+    def zero_end(self) -> int | None:
+        """The step from which on all is zero until its weights have learned, where no other weights come after it."""
+        return next((i for i in self.zero_steps if not self.way.weights_after(i)), None)
+
+    def _silent(self, row: LayerReport) -> bool:
+        known = [self.facts[name] for name in row.parameters if name in self.facts]
+        weights = [f for f in known if not f.name.endswith("bias")]
+        if row.kind in ("dense", "conv", "embedding", "norm") and weights:
+            return all(f.zero for f in weights)
+        return row.weight_norm == 0 and row.norm_ratio == 0 and bool(row.parameters)
+
+    def index_of(self, name: str | None) -> int | None:
+        return next((i for i, row in enumerate(self.rows) if row.name == name), None)
+
+
+@dataclass(eq=False)
+class Judgement:
+    """What was found, and at which steps a number is beyond its limit."""
+
+    findings: list[Finding] = field(default_factory=list)
+    marks: dict[int, dict[Kind, Status]] = field(default_factory=dict)
+
+    def add(self, finding: Finding, index: int | None = None) -> None:
+        self.findings.append(finding)
+        if index is not None and finding.status != "note":
+            self.mark(index, finding.kind, finding.status)
+
+    def mark(self, index: int, kind: Kind, status: Status) -> None:
+        old = self.marks.setdefault(index, {}).get(kind, "note")
+        if SEVERITY[status] >= SEVERITY[old]:
+            self.marks[index][kind] = status
+
+    def has(self, *kinds: Kind, status: Status | None = None) -> bool:
+        return any(f.kind in kinds and (status is None or f.status == status) for f in self.findings)
+
+    def marks_of(self, index: int) -> tuple[tuple[Kind, Status], ...]:
+        """The worst first."""
+        return tuple(sorted(self.marks.get(index, {}).items(), key=lambda mark: -SEVERITY[mark[1]]))
+
+
+def above(value: float, limits: Limits) -> Status | None:
+    """None where a value is within its limits."""
+    return "fail" if value > limits[1] else "warn" if value > limits[0] else None
+
+
+def below(value: float, limits: Limits) -> Status | None:
+    return "fail" if not value >= limits[1] else "warn" if value < limits[0] else None
+
+
+def ratio_beyond(value: float, limits: Limits) -> Status | None:
+    """Both directions count; a ratio of zero is as bad as can be."""
+    size = math.inf if value <= 0 or not math.isfinite(value) else max(value, 1 / value)
+    return above(size, limits)
+
+
+def limit_for(status: Status, limits: Limits) -> float:
+    """The limit that was passed."""
+    return limits[1] if status == "fail" else limits[0]

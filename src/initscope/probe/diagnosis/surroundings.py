@@ -1,0 +1,105 @@
+"""What is not the network's signal: the batch, the loss, dropout, running statistics, samples that cannot be followed."""
+
+from __future__ import annotations
+
+import math
+
+from initscope.probe.diagnosis.case import Case, Judgement, above, limit_for, ratio_beyond
+from initscope.probe.findings import Finding, Status
+
+_SHIFT = 2.0  # nats above chance that an initial loss may have in any case
+_TINY_INPUT = 10.0  # data may be this much smaller than they may be large
+
+
+def batch(case: Case, found: Judgement) -> None:
+    """Samples that do not differ say nothing about what a network does to them."""
+    angle, limit = case.data.angle_deg, case.limits.data_angle[0]
+    if angle is None or angle >= limit:
+        return
+    zero = math.isnan(angle) or case.data.rms == 0
+    evidence = {"zero": zero, "rms": case.data.rms}
+    found.add(Finding("batch-degenerate", "warn", None, 0.0 if zero else angle, limit, evidence))
+
+
+def input_scale(case: Case, found: Judgement) -> None:
+    """Data far from unit size, unless the model normalizes them first."""
+    data, limits = case.data, case.limits.input
+    if not data.numbers or data.rms == 0 or not math.isfinite(data.rms):
+        return
+    large = above(data.rms, limits)
+    small = above(1 / data.rms, (limits[0] * _TINY_INPUT, limits[1]))
+    status = large or small
+    if status is None:
+        return
+    status = "note" if _normalized_first(case) else status
+    limit = limits[0] if large else 1 / (limits[0] * _TINY_INPUT)
+    evidence = {"mean": data.mean, "deviation": data.deviation}
+    found.add(Finding("input-scale", status, None, data.rms, limit, evidence))
+
+
+def _normalized_first(case: Case) -> bool:
+    """A normalization comes before the first activation on the trunk."""
+    kinds = [case.rows[i].kind for i in case.way.way]
+    first = next((k for k in kinds if k in ("norm", "activation", "attention")), "")
+    return first == "norm"
+
+
+def initial_loss(case: Case, found: Judgement) -> None:
+    """A first loss far above chance: the network is sure of what it cannot know."""
+    start = case.initial
+    if start is None or case.broken_loss:
+        return
+    evidence = {"loss": start.kind, "chance": start.chance, "output_rms": start.output_rms, "classes": start.classes}
+    if start.kind == "logits":
+        status = above(start.output_rms, case.limits.output)
+        if status is not None:
+            limit = limit_for(status, case.limits.output)
+            found.add(Finding("output-scale", status, _output(case), start.output_rms, limit, evidence))
+        return
+    factor = case.limits.loss[0]
+    limit = max(factor * start.chance, start.chance + _SHIFT) if start.kind == "cross-entropy" else 10 * start.chance
+    if start.value > limit:
+        found.add(Finding("initial-loss", "warn", _output(case), start.value, limit, evidence))
+
+
+def _output(case: Case) -> str | None:
+    """The last step with weights: its scale is the scale of the output."""
+    users = [case.rows[i].name for i in case.way.way if case.rows[i].parameters]
+    return users[-1] if users else None
+
+
+def statistics(case: Case, found: Judgement) -> None:
+    """Batch norms that normalize with running statistics which are not those of this batch."""
+    for index, row in enumerate(case.rows):
+        status = None if row.fit is None else ratio_beyond(row.fit, case.limits.statistics)
+        if status is None:
+            continue
+        found.mark(index, "norm-statistics", status)
+        if not any(f.kind == "norm-statistics" and f.status == status for f in found.findings):
+            limit = limit_for(status, case.limits.statistics)
+            found.add(Finding("norm-statistics", status, row.name, row.fit, limit, {"module": row.name}), index)
+
+
+def dropout(case: Case, found: Judgement) -> None:
+    """Shares of dropped units that leave next to nothing."""
+    if not case.train:
+        return
+    for index, row in enumerate(case.rows):
+        status: Status | None = above(row.drop_rate, case.limits.dropout)
+        if status is None:
+            continue
+        found.mark(index, "dropout-rate", status)
+        if not any(f.kind == "dropout-rate" and f.status == status for f in found.findings):
+            limit = limit_for(status, case.limits.dropout)
+            found.add(Finding("dropout-rate", status, row.name, row.drop_rate, limit, {}), index)
+
+
+def followed(case: Case, found: Judgement) -> None:
+    """What was not measured is never called healthy: steps of the trunk behind which samples cannot be followed."""
+    lost = next((i for i in case.way.way if not case.rows[i].followed), None)
+    if lost is not None:
+        rows = case.rows[lost]
+        evidence = {"op": rows.op, "measured": rows.norm_ratio is not None}
+        found.add(Finding("not-followed", "warn", rows.name, None, None, evidence), lost)
+    elif not case.way.way or not any(row.output for row in case.rows):
+        found.add(Finding("not-followed", "warn", None, None, None, {"op": "output", "measured": False}))

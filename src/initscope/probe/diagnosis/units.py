@@ -1,0 +1,76 @@
+"""Units that never fire, and units at the ends of their range."""
+
+from __future__ import annotations
+
+from initscope.probe.diagnosis.case import Case, Judgement, above, limit_for
+from initscope.probe.findings import Finding, Status
+
+_FEEDS = ("dense", "conv", "norm", "shift", "scale", "residual")
+
+
+def dead(case: Case, found: Judgement) -> None:
+    """The layer whose output the activation cuts off; off the trunk it is at most a warning."""
+    on_trunk = set(case.way.way)
+    for index, row in enumerate(case.rows):
+        status = None if row.dead_fraction is None else above(row.dead_fraction, case.limits.dead)
+        feeder = _feeder(case, index)
+        if status is None or row.dead_fraction is None:
+            continue
+        if _nothing_comes(case, index):
+            if found.has("zero-weights", "dead-units", status="fail"):
+                found.mark(index, "dead-units", status)
+            continue
+        status = status if index in on_trunk else "warn"
+        found.mark(index, "dead-units", status)
+        if feeder is not None:
+            found.mark(feeder, "dead-units", status)
+        if not _told(found, status):
+            step = case.rows[index if feeder is None else feeder].name
+            evidence = {"activation": row.name, "op": row.op}
+            limit = limit_for(status, case.limits.dead)
+            found.add(Finding("dead-units", status, step, row.dead_fraction, limit, evidence))
+
+
+def saturated(case: Case, found: Judgement) -> None:
+    """The first activation with too many values at the ends of its range."""
+    for index, row in enumerate(case.rows):
+        status = None if row.saturated_fraction is None else above(row.saturated_fraction, case.limits.saturated)
+        if status is None or _gate(case, index):
+            continue
+        found.mark(index, "saturated", status)
+        feeder = _feeder(case, index)
+        if not any(f.kind == "saturated" and f.status == status for f in found.findings):
+            step = case.rows[index if feeder is None else feeder].name
+            evidence = {"activation": row.name, "op": row.op}
+            limit = limit_for(status, case.limits.saturated)
+            found.add(Finding("saturated", status, step, row.saturated_fraction, limit, evidence), feeder)
+
+
+def _told(found: Judgement, status: Status) -> bool:
+    """One finding for each status: what comes later is marked."""
+    return any(f.kind == "dead-units" and f.status == status for f in found.findings)
+
+
+def _feeder(case: Case, index: int) -> int | None:
+    """The step with weights whose output goes into an activation."""
+    at = index
+    while True:
+        taken = [j for j in case.rows[at].inputs if j >= 0]
+        if len(taken) != 1:
+            return None
+        at = taken[0]
+        if case.rows[at].parameters and case.rows[at].kind in _FEEDS:
+            return at
+        if case.rows[at].kind not in ("shift", "scale", "dropout", "select"):
+            return None
+
+
+def _nothing_comes(case: Case, index: int) -> bool:
+    """Whether what goes in is zero already."""
+    taken = [j for j in case.rows[index].inputs if j >= 0]
+    return bool(taken) and all(case.rows[j].norm_ratio == 0 for j in taken)
+
+
+def _gate(case: Case, index: int) -> bool:
+    """An activation that is the model's own last step, or only weighs others, may sit at its ends."""
+    return case.rows[index].output or index not in case.way.way

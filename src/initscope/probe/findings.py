@@ -1,0 +1,80 @@
+"""What `check` can find, as data: words are made of it in `report`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Verdict = Literal["healthy", "warn", "fail"]
+Status = Literal["note", "warn", "fail"]  # a note informs, it does not make a model unhealthy
+SEVERITY: dict[str, int] = {"healthy": 0, "note": 0, "warn": 1, "fail": 2}
+
+Kind = Literal[
+    "stopped", "non-finite", "frozen", "zero-weights", "dead-units", "symmetric-units", "norm-statistics", "dropout-rate",
+    "collapse", "activation-scale", "gradient-scale", "saturated", "deep-post-norm", "no-gradient", "zero-gradient",
+    "unused", "batch-degenerate", "not-followed", "input-scale", "initial-loss", "output-scale", "low-score",
+]  # fmt: skip
+KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]  # causes come before what they cause
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    step: where it happens, None for the whole network or the batch. value: the number that was measured, limit: the one it
+    is compared with. evidence: further numbers and names, by kind (docs/check.md lists them).
+    """
+
+    kind: Kind
+    status: Status
+    step: str | None = None
+    value: float | None = None
+    limit: float | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists; what is not a number is null."""
+        return {
+            "kind": self.kind,
+            "status": self.status,
+            "step": self.step,
+            "value": _plain(self.value),
+            "limit": _plain(self.limit),
+            "evidence": _plain(self.evidence),
+        }
+
+
+SIGNAL: tuple[Kind, ...] = ("collapse", "activation-scale", "gradient-scale", "saturated")
+
+
+def ordered(findings: Iterable[Finding], place: Callable[[str | None], int | None] = lambda step: None) -> list[Finding]:
+    """The worst status first; among equals causes before what they cause.
+
+    What happens to the signal is ordered by `place(step)`, its place in the forward pass: a jump at one step comes before
+    a drift of the whole network, an early jump before a later one.
+    """
+
+    def key(finding: Finding) -> tuple[int, int, bool, int]:
+        if finding.kind not in SIGNAL:
+            return -SEVERITY[finding.status], KINDS.index(finding.kind), False, 0
+        at = place(finding.step)
+        drift = finding.evidence.get("shape") == "drift"
+        return -SEVERITY[finding.status], KINDS.index(SIGNAL[0]), drift, 0 if at is None or drift else at
+
+    return sorted(findings, key=key)
+
+
+def verdict_of(findings: Iterable[Finding]) -> Verdict:
+    """The worst status; notes alone are healthy."""
+    worst = max((SEVERITY[f.status] for f in findings), default=0)
+    return ("healthy", "warn", "fail")[worst]  # type: ignore[return-value]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,99 @@
+"""What can be said about each parameter of a model: is it trained, is it reached, is it zero, do its units repeat each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from initscope.probe.trace import Call
+from initscope.probe.uses import weight_of
+
+
+@dataclass(frozen=True)
+class WeightFacts:
+    """One parameter. `gradient` is the norm of the loss's gradient, None where the loss does not reach it.
+
+    used: it, or the module that holds it, took part in the forward pass. elsewhere: another output of the model reaches it.
+    duplicates: share of its output units that repeat another one; repeated_inputs: the same for its inputs, 0 where that
+    is not known.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    weight: float
+    gradient: float | None
+    trainable: bool
+    used: bool
+    elsewhere: bool
+    size: int
+    duplicates: float = 0.0
+    repeated_inputs: float = 0.0
+
+    @property
+    def zero(self) -> bool:
+        return self.weight == 0
+
+
+def weight_facts(
+    model: nn.Module, calls: Sequence[Call], entered: set[str], outputs: Sequence[Tensor]
+) -> list[WeightFacts]:
+    """All parameters of the model, before the backward pass; `entered` are the paths of the modules that ran."""
+    used = {name for call in calls for name in (*call.sources, *call.parameters)}
+    reached = _reached(outputs)
+    repeats = {}
+    for call in calls:
+        use = weight_of(call) if call.kind in ("dense", "conv") else None
+        if use is not None and use.groups == 1:
+            repeats[id(use.weight)] = repeated_rows(use.by_output()), repeated_rows(use.by_input())
+    found = []
+    for name, p in model.named_parameters():
+        outputs_twice, inputs_twice = repeats.get(id(p), (0.0, 0.0))
+        found.append(
+            WeightFacts(
+                name=name,
+                shape=tuple(p.shape),
+                weight=float(p.detach().norm()) if p.is_floating_point() else float(p.detach().abs().sum()),
+                gradient=None,
+                trainable=p.requires_grad,
+                used=name in used or name.rpartition(".")[0] in entered,
+                elsewhere=id(p) in reached,
+                size=p.numel(),
+                duplicates=outputs_twice,
+                repeated_inputs=inputs_twice,
+            )
+        )
+    return found
+
+
+def repeated_rows(matrix: Tensor) -> float:
+    """Share of the rows that equal an earlier one; rows are compared by two random projections, exactly.
+
+    >>> repeated_rows(torch.ones(4, 3)), repeated_rows(torch.eye(4))
+    (0.75, 0.0)
+    """
+    if len(matrix) < 2 or not matrix.is_floating_point():
+        return 0.0
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.rand(matrix.shape[1], 2, generator=generator, dtype=torch.float64) + 0.5
+    projected = matrix.to(torch.float64) @ directions.to(matrix.device)
+    return 1 - len(torch.unique(projected, dim=0)) / len(matrix)
+
+
+def _reached(outputs: Iterable[Tensor]) -> set[int]:
+    """Identities of the leaves that gradients of the outputs would arrive at."""
+    waiting: list[Any] = [t.grad_fn for t in outputs if t.grad_fn is not None]
+    seen, leaves = set(waiting), set()
+    while waiting:
+        node = waiting.pop()
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            leaves.add(id(variable))
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return leaves

@@ -1,0 +1,247 @@
+"""Each kind of finding in words: what was found, and one sentence on what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from initscope.probe.findings import Finding
+
+SHORT = {
+    "stopped": "stopped",
+    "non-finite": "NaN",
+    "frozen": "frozen",
+    "zero-weights": "zero",
+    "dead-units": "dead",
+    "symmetric-units": "symmetric",
+    "norm-statistics": "statistics",
+    "dropout-rate": "dropout",
+    "collapse": "angle",
+    "activation-scale": "norm",
+    "gradient-scale": "gradient",
+    "saturated": "saturated",
+    "deep-post-norm": "post-norm",
+    "no-gradient": "no gradient",
+    "zero-gradient": "zero gradient",
+    "unused": "unused",
+    "batch-degenerate": "batch",
+    "not-followed": "not followed",
+    "input-scale": "input",
+    "initial-loss": "loss",
+    "output-scale": "output",
+    "low-score": "score",
+}
+
+
+def finding_text(finding: Finding) -> str:
+    """One sentence without a period at its end; it starts with the step, where there is one."""
+    text = _TEXTS[finding.kind](finding)
+    return f"{finding.step}: {text}" if finding.step else text[:1].upper() + text[1:]
+
+
+def advice_text(finding: Finding) -> str:
+    """One sentence on what to change."""
+    return _ADVICE[finding.kind](finding)
+
+
+def times(ratio: float) -> str:
+    """How many times larger or smaller.
+
+    >>> times(0.001), times(2500.0), times(0.0)
+    ('1,000 times smaller', '2,500 times larger', 'zero')
+    """
+    if ratio == 0:
+        return "zero"
+    if not math.isfinite(ratio):
+        return "infinite"
+    size, word = (ratio, "larger") if ratio > 1 else (1 / ratio, "smaller")
+    return f"{size:,.0f} times {word}" if 10 <= size < 1e6 else f"{size:.2g} times {word}"
+
+
+def _share(value: float | None) -> str:
+    if value is None:
+        return "some"
+    return "all" if value == 1 else f"{value:.0%}"
+
+
+def _listed(names: Sequence[str], count: int) -> str:
+    more = count - len(names)
+    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
+
+
+def _non_finite(f: Finding) -> str:
+    place = f.evidence.get("pass")
+    if place == "loss":
+        return "the loss is NaN or infinite although the output is finite"
+    if place == "backward":
+        where = f"the gradient of {f.evidence.get('op')}" if f.step else "the gradient of the loss"
+        return f"{where} is NaN or infinite, while the forward pass is finite"
+    with_dropout = " with dropout on" if f.evidence.get("dropout") else ""
+    return f"{f.evidence.get('op', 'this step')} makes values {f.evidence.get('what')}{with_dropout}"
+
+
+def _collapse(f: Finding) -> str:
+    data, out = f.evidence.get("data_angle_deg"), f.value
+    angle = "cannot be told apart" if out is None or not out > 0 else f"end up {out:.2g}° apart"
+    start = "" if data is None or not math.isfinite(data) else f" ({data:.2g}° in the batch)"
+    if f.evidence.get("shape") == "jump":
+        return f"samples merge here: they {angle}{start}"
+    rate, layers = f.evidence.get("rate_per_layer", 1.0), f.evidence.get("layers", 1)
+    return f"samples {angle}{start}; angles shrink across the whole network, x{rate:.2g} per layer over {layers} layers"
+
+
+def _activations(f: Finding) -> str:
+    value = f.value or 0.0
+    since = f"the output of {f.evidence['since']}" if f.evidence.get("since") else "the data"
+    dropout = " with dropout on" if f.evidence.get("dropout") else ""
+    if f.evidence.get("shape") == "jump":
+        factor = f.evidence.get("factor", value)
+        return f"activations become {times(factor)} here{dropout}"
+    rate, layers = f.evidence.get("rate_per_layer", 1.0), f.evidence.get("layers", 1)
+    return (
+        f"activations become {times(value)} than {since}{dropout}: they drift across the whole network, "
+        f"x{rate:.2g} per layer over {layers} layers"
+    )
+
+
+def _gradients(f: Finding) -> str:
+    value = f.value or 0.0
+    word = "explodes" if value > 1 else "vanishes"
+    dropout = " with dropout on" if f.evidence.get("dropout") else ""
+    at = f.evidence.get("worst_step")
+    if f.evidence.get("shape") == "jump":
+        factor = f.evidence.get("factor", value)
+        return f"the gradient {word} here{dropout}: it becomes {times(factor)} on its way back through this step"
+    rate, layers = f.evidence.get("rate_per_layer", 1.0), f.evidence.get("layers", 1)
+    return (
+        f"the gradient {word} across the whole network{dropout}, x{rate:.2g} per layer over {layers} layers: "
+        f"{value:.2g} of the output's is left at {at}"
+    )
+
+
+def _zero(f: Finding) -> str:
+    if f.evidence.get("last"):
+        return "all weights of the last layer are zero, a common choice: nothing passes until they have learned"
+    return "all weights are zero: nothing of the data reaches the layers behind it"
+
+
+def _dead(f: Finding) -> str:
+    share = "all" if f.value == 1 else f"{f.value or 0:.0%} of the"
+    return f"{share} units are dead: {f.evidence.get('op')} gives zero for every sample of the batch"
+
+
+def _symmetric(f: Finding) -> str:
+    tail = "and so are the weights that they feed: training keeps them equal" if f.evidence.get("stuck") else ""
+    share = f"{f.value or 0:.0%} of the units have the same weights as another one"
+    return f"{share}, {tail}" if tail else f"{share}: until the first step they are one unit"
+
+
+def _initial(f: Finding) -> str:
+    chance = f.evidence.get("chance", 0.0)
+    classes = f.evidence.get("classes")
+    what = f"chance (ln {classes})" if classes else "the best constant"
+    return f"the initial loss is {f.value:.3g}, {what} has {chance:.3g}"
+
+
+def _batch(f: Finding) -> str:
+    if f.evidence.get("zero"):
+        return "the batch holds zeros: what the model does to samples that differ could not be measured"
+    return f"the batch itself is {f.value:.2g}° apart: samples that do not differ say little about the model"
+
+
+def _not_followed(f: Finding) -> str:
+    if f.step is None:
+        return "the output cannot be traced back to the batch: it was not judged"
+    tail = "what follows is judged by its own rows" if f.evidence.get("measured") else "what follows was not judged"
+    return f"samples cannot be followed through {f.evidence.get('op')}: {tail}"
+
+
+def _names(f: Finding) -> str:
+    return _listed(f.evidence.get("parameters", []), f.evidence.get("count", 0))
+
+
+_TEXTS: dict[str, Callable[[Finding], str]] = {
+    "stopped": lambda f: f"the model stopped: {f.evidence.get('error')}",
+    "non-finite": _non_finite,
+    "frozen": lambda f: (
+        "no weight is trainable: all parameters are frozen"
+        if f.status == "fail"
+        else f"{_share(f.value)} of the parameters are frozen"
+    ),
+    "zero-weights": _zero,
+    "dead-units": _dead,
+    "symmetric-units": _symmetric,
+    "norm-statistics": lambda f: (
+        f"the running statistics do not fit the batch: what they normalize has size {f.value:.2g} instead of 1"
+    ),
+    "dropout-rate": lambda f: f"dropout removes {f.value:.0%} of the units in every training step",
+    "collapse": _collapse,
+    "activation-scale": _activations,
+    "gradient-scale": _gradients,
+    "saturated": lambda f: f"{f.value:.0%} of the values saturate in {f.evidence.get('op')}",
+    "deep-post-norm": lambda f: (
+        f"{f.evidence.get('sums')} sums are normalized one after the other (post-norm): {f.value:.1g} of the input's "
+        "variance is left at the end"
+    ),
+    "no-gradient": lambda f: f"no gradient reaches {_names(f)}: the graph is cut here",
+    "zero-gradient": lambda f: f"the gradient of {_names(f)} is exactly zero",
+    "unused": lambda f: f"{_names(f)} took no part in the forward pass",
+    "batch-degenerate": _batch,
+    "not-followed": _not_followed,
+    "input-scale": lambda f: f"the data have a root mean square of {f.value:.3g} (mean {f.evidence.get('mean', 0):.3g})",
+    "initial-loss": _initial,
+    "output-scale": lambda f: f"outputs have a root mean square of {f.value:.3g}; as logits they would be far too sure",
+    "low-score": lambda f: (
+        f"no single number is beyond its limit, but angle and gradient together leave a chance of {f.value:.2f}"
+    ),
+}
+
+
+def _scale_advice(f: Finding) -> str:
+    if f.evidence.get("shape") == "jump":
+        return f"Initialize {f.step} with a standard law (He or Glorot), or take out the factor in front of it."
+    return "Initialize all layers with a law that keeps the size (He for ReLU, Glorot for tanh), or normalize."
+
+
+def _collapse_advice(f: Finding) -> str:
+    if f.evidence.get("shape") == "jump":
+        return f"Look at the weights and biases of {f.step}: what all samples have in common outweighs what differs."
+    return "Use fewer layers, residual connections or normalization, or let fix choose weights that keep samples apart."
+
+
+def _finite_advice(f: Finding) -> str:
+    if f.evidence.get("pass") == "backward":
+        return "Keep the argument away from the pole, for example with a small epsilon inside the root or the norm."
+    if f.evidence.get("pass") == "loss":
+        return "Check the targets, and use a loss that takes logits."
+    return "Clamp or rescale what goes in, or add a small epsilon."
+
+
+_ADVICE: dict[str, Callable[[Finding], str]] = {
+    "stopped": lambda f: "Run the model on the batch by itself.",
+    "non-finite": _finite_advice,
+    "frozen": lambda f: "Set requires_grad on what is to be trained." if f.status == "fail" else "Nothing, if intended.",
+    "zero-weights": lambda f: (
+        "Nothing, if intended." if f.status == "note" else f"Initialize {f.step} with random weights."
+    ),
+    "dead-units": lambda f: f"Set the bias of {f.step} to zero and its weights to He's law, or use a leaky activation.",
+    "symmetric-units": lambda f: "Draw the weights at random instead of setting them to a constant.",
+    "norm-statistics": lambda f: "Reset the running statistics (reset_running_stats) and let them adapt to your data.",
+    "dropout-rate": lambda f: "Lower the dropout rate; 0.1 to 0.5 is common.",
+    "collapse": _collapse_advice,
+    "activation-scale": _scale_advice,
+    "gradient-scale": _scale_advice,
+    "saturated": lambda f: f"Use smaller weights in {f.step}, or normalize in front of the activation.",
+    "deep-post-norm": lambda f: (
+        "Normalize inside the branches instead (pre-norm), or scale the branches down (fix: residual-scaling)."
+    ),
+    "no-gradient": lambda f: "Take out the detach or no_grad, or freeze these weights if that is what you want.",
+    "zero-gradient": lambda f: "Check what lies between these weights and the loss.",
+    "unused": lambda f: "Call the layer in forward, or remove it.",
+    "batch-degenerate": lambda f: "Check the data loading, and pass samples that differ.",
+    "not-followed": lambda f: "Check the part before it by itself, with its own output.",
+    "input-scale": lambda f: "Standardize the data: subtract the mean, divide by the standard deviation.",
+    "initial-loss": lambda f: "Make the last layer's weights smaller, or standardize the inputs.",
+    "output-scale": lambda f: "Make the last layer's weights smaller, or standardize the inputs.",
+    "low-score": lambda f: "Let fix try other weights, or add normalization or residual connections.",
+}
