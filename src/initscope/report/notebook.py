@@ -19,6 +19,7 @@ _STYLE = """
   --axis: color-mix(in srgb, currentColor 60%, transparent); --blue: #2f8fd0; --orange: #e06a10; --green: #0f9d75;
   font: 14px/1.45 system-ui, "Segoe UI", Roboto, sans-serif; max-width: 75rem; color: inherit; }
 .initscope p { margin: .3em 0; overflow-wrap: anywhere; }
+.initscope ul { margin: .3em 0; padding-left: 1.4em; }
 .initscope .soft { opacity: .75; font-size: .92em; }
 .initscope .title { font-weight: 600; }
 .initscope .badge { display: inline-block; padding: 0 .5em; margin-right: .5em; border-radius: .5em; font-weight: 600;
@@ -33,7 +34,7 @@ _STYLE = """
 .initscope th { font-weight: 600; vertical-align: bottom; }
 .initscope tbody th { font-weight: 400; } .initscope .left { text-align: left; }
 .initscope .wrap { text-align: left; white-space: normal; }
-.initscope .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1rem; }
+.initscope .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
 .initscope figure { margin: .4em 0; min-width: 0; } .initscope figcaption { font-weight: 600; }
 .initscope svg { width: 100%; height: auto; display: block; }
 .initscope svg text { font-family: inherit !important; fill: currentColor; }
@@ -73,6 +74,11 @@ def html_title(text: str) -> Markup:
 def html_soft(text: str) -> Markup:
     """A line in smaller, paler letters."""
     return Markup('<p class="soft">{}</p>').format(text)
+
+
+def html_list(lines: Sequence[str]) -> Markup:
+    """A line each behind a dot."""
+    return Markup("<ul>{}</ul>").format(Markup("").join(Markup("<li>{}</li>").format(line) for line in lines))
 
 
 def html_verdict(status: str, text: str) -> Markup:
