@@ -343,6 +343,18 @@ def test_round_trip_of_repeats(net: Sequential, times: int) -> None:
     assert len(text) <= len(unparse(net)) + 10 + len(unparse(net))
 
 
+@settings(max_examples=50, deadline=None)
+@given(NETWORKS)
+def test_repr_is_the_text(net: Sequential) -> None:
+    assert repr(net) == str(net) == unparse(net)
+    assert frozen(parse(repr(net))) == frozen(net)
+
+
+@pytest.mark.parametrize("layer", WORDS.values(), ids=WORDS)
+def test_repr_of_one_layer_reads_back(layer: Layer) -> None:
+    assert only(repr(layer)) == layer
+
+
 def test_repeats_are_gathered() -> None:
     assert unparse(parse("conv3 relu conv3 relu conv3 relu gap")) == "3x(conv3(64) relu) gap"
     assert unparse(parse("10x(conv3 relu relu) gap")) == "10x(conv3(64) 2x(relu)) gap"
@@ -365,6 +377,15 @@ def test_repeats_are_gathered() -> None:
 def test_what_has_no_word_is_refused(layer: Layer) -> None:
     with pytest.raises(BadInput, match="unparse"):
         unparse(layer)
+    assert repr(layer).startswith(f"{type(layer).__name__}(")
+
+
+def test_repr_without_words_is_the_call() -> None:
+    cube = Activate(Activation.from_function(lambda z: z**3, name="cube"))
+    assert repr(Sequential(Dense(4), cube)) == "Sequential(Dense(4), Activate(cube))"
+    net = Residual(Conv(8, margin=(1, 2), bias=0.5), Sum(Dense(2), Dense(3)), scale=0.25)
+    assert repr(net) == "Residual(Conv(8, bias=0.5, margin=(1, 2)), Sum(Dense(2), Dense(3)), scale=0.25)"
+    assert repr(Sequential(Conv(8, padding="zero", margin=0))) == "Sequential(Conv(8, padding='zero', margin=0))"
 
 
 def test_relu_object_needs_no_registry() -> None:

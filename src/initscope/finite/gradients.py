@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any, get_args
 
 import torch
@@ -63,6 +65,27 @@ class GradientSimulation:
         settings = {"loss": self.loss, "average": self.average, "until": self.until, "level": self.level}
         layers = [layer.to_dict() for layer in self.layers]
         return {"layers": layers, "seed": self.seed, "draws": self.draws, **settings, "reached": self.reached}
+
+    def __repr__(self) -> str:
+        first, last = (float(self.layers[i].weight.value.nanmean()) for i in (0, -1))
+        counts = f"{len(self.layers[0].weight.value)} inputs, {len(self.layers)} weight layers, {self.draws} networks"
+        return f"GradientSimulation({counts}, {self.loss}, weight ratio {first:.3g} -> {last:.3g})"
+
+    def __str__(self) -> str:
+        """The table that `initscope simulate --gradients` prints."""
+        return str(_views().gradients_text(self))
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        return str(_views().gradients_html(self))
+
+    def summary(self) -> str:
+        """How the gradients change from the first weight layer to the last, in two sentences."""
+        return str(_views().gradients_summary(self))
+
+
+def _views() -> ModuleType:
+    return import_module("initscope.report.similarity_views")  # `report` stands on this room
 
 
 def simulate_gradients(

@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from itertools import accumulate
+from types import ModuleType
 from typing import Any, get_args
 
 import torch
@@ -65,6 +67,27 @@ class Simulation:
         stop = {"until": self.until, "level": self.level, "reached": self.reached}
         layers = [layer.to_dict() for layer in self.layers]
         return {"layers": layers, "seed": self.seed, "draws": self.draws, "average": self.average, **stop}
+
+    def __repr__(self) -> str:
+        first, last = (float(self.layers[i].cosine.value.nanmean()) for i in (0, -1))
+        counts = f"{len(self.layers[0].cosine.value)} pairs, {len(self.layers) - 1} layers, {self.draws} networks"
+        return f"Simulation({counts}, cosine {first:.4f} -> {last:.4f})"
+
+    def __str__(self) -> str:
+        """The table that `initscope simulate` prints."""
+        return str(_views().simulation_text(self))
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        return str(_views().simulation_html(self))
+
+    def summary(self) -> str:
+        """What happens to the pairs, in two or three sentences."""
+        return str(_views().simulation_summary(self))
+
+
+def _views() -> ModuleType:
+    return import_module("initscope.report.similarity_views")  # `report` stands on this room
 
 
 def simulate(

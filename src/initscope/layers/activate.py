@@ -15,7 +15,7 @@ from initscope.layers.layer import Rung, Shape, SingleLayer, Trace
 _RUNGS: dict[str, Rung] = {"own dual": "own dual", "quadrature": "quadrature", "monte carlo": "monte carlo"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Activate(SingleLayer):
     """D' = E (f(u) - f(v))² for the Gaussian pair (u, v) with the moments before it (JL Def. 1, in distances).
 

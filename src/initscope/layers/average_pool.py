@@ -14,7 +14,7 @@ from initscope.layers.layer import Shape, SingleLayer, Trace
 from initscope.layers.pooling import Pool, WindowPool, global_shape, grouped, on_units, require_independent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AveragePool(WindowPool):
     """Means over windows of positions, or, for vectors, over groups of units (PC eq. 2-3).
 
@@ -57,7 +57,7 @@ class AveragePool(WindowPool):
         return Pool(self.window, self._pool, lambda t: t.mean(-1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GlobalAveragePool(SingleLayer):
     """The mean over all positions: images become vectors."""
 

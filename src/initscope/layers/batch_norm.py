@@ -27,7 +27,7 @@ _STEP = 0.35  # of the trapezoid rule in log s; halving it changes results by le
 _NEGLIGIBLE = 1e-13
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BatchNorm(SingleLayer):
     """Each channel centred and scaled over batch and positions, as in training mode."""
 

@@ -28,7 +28,7 @@ from initscope.weights import Fans, He, Independent, WeightLaw
 Size = int | tuple[int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Conv(SingleLayer):
     """`channels` random filters (JL Theorem 1): A'_p = g · mean over taps of A_{p+tap} + β², D' likewise without β.
 

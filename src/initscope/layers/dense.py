@@ -16,7 +16,7 @@ from initscope.layers.outputs import gaussian_outputs, saves_weights
 from initscope.weights import Fans, Gaussian, He, Independent, WeightLaw
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dense(SingleLayer):
     """`width` units, each a random weighting of all inputs; images are flattened first.
 

@@ -12,7 +12,7 @@ from initscope.geometry import Block, State, draw_units
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dropout(SingleLayer):
     """Each unit kept with probability 1 - p and divided by it, independently for the two inputs (training mode).
 

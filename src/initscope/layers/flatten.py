@@ -12,7 +12,7 @@ from initscope.geometry import Side, State, draw_units
 from initscope.layers.layer import Shape, SingleLayer, Trace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Flatten(SingleLayer):
     """Images become vectors; each position is a kind of units of its own until a dense layer mixes them."""
 

@@ -16,7 +16,7 @@ from initscope.layers.layer import Shape, Trace
 from initscope.layers.pooling import Pool, WindowPool, grouped, on_units, require_independent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class L2Pool(WindowPool):
     """The Euclidean norm of the values in a window: A' = n · mean of A, exactly.
 

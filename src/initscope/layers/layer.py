@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Literal, get_args
 
 import torch
@@ -50,6 +51,11 @@ class Layer(ABC):
     @abstractmethod
     def word(self) -> str:
         """A short name, as the architecture language writes it."""
+
+    def __repr__(self) -> str:
+        """The text that `parse` reads, or the Python call where the language has no words for the layer."""
+        text: str = import_module("initscope.networks.language").text_of(self)  # the language stands on this room
+        return text
 
     @property
     def needs_all_positions(self) -> bool:

@@ -16,7 +16,7 @@ from initscope.layers.layer import Shape, SingleLayer, Trace, require_number, re
 FEW_CHANNELS = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LayerNorm(SingleLayer):
     """Centre and scale each input over its channels and positions (`all`), or over channels at each position (`channels`).
 
@@ -46,7 +46,7 @@ class LayerNorm(SingleLayer):
         return Standardise(1, self.over, self.epsilon)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GroupNorm(SingleLayer):
     """Layer norm within `groups` groups of channels, exact for many channels in each group.
 

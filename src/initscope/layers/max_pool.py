@@ -16,7 +16,7 @@ from initscope.layers.layer import Shape, SingleLayer, Trace
 from initscope.layers.pooling import Pool, WindowPool, global_shape, grouped, on_units, require_independent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MaxPool(WindowPool):
     """Maxima over windows of positions, or, for vectors, over groups of n units.
 
@@ -81,7 +81,7 @@ def _at_one(activation: Activation) -> float:
     return float(activation(torch.tensor(1.0, dtype=torch.float64)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GlobalMaxPool(SingleLayer):
     """The maximum over all positions: images become vectors. Simulated, with its interval."""
 

@@ -12,7 +12,7 @@ from initscope.geometry import Draw, State, draw_units
 from initscope.layers.layer import Layer, Shape, SingleLayer, require_image, require_positive, window_count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WindowPool(SingleLayer):
     """A pooling layer over windows of positions, or over groups of `window` units of a vector."""
 

@@ -13,7 +13,7 @@ from initscope.geometry import State, then
 from initscope.layers.layer import Shape, SingleLayer, Trace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scale(SingleLayer):
     """All units times a constant c: A' = c² A, D' = c² D."""
 

@@ -14,7 +14,7 @@ from initscope.geometry import Block, State, then
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_image, require_positive
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Upsample(SingleLayer):
     """Each position repeated (`nearest`) or followed by zeros (`zeros`), `factor` times along both axes."""
 

@@ -39,7 +39,7 @@ class _Composition(Layer):
         return all(p.has_weights for p in self.parts)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Sequential(_Composition):
     """Layers one after the other."""
 
@@ -85,7 +85,7 @@ class Sequential(_Composition):
         return reduce(lambda h, layer: layer.draw(h, generator), self.layers, inputs)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Sum(_Composition):
     """The sum of branches on the same input.
 
@@ -134,7 +134,7 @@ class Sum(_Composition):
         return _merge([b.draw(inputs, generator) for b in self.branches], add=True)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Residual(_Composition):
     """The input plus `scale` times a branch."""
 
@@ -178,7 +178,7 @@ class Residual(_Composition):
         return self.sum.draw(inputs, generator)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Concat(_Composition):
     """Branches on the same input side by side along channels: each stays a kind of units of its own."""
 

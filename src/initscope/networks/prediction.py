@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -64,6 +66,28 @@ class Prediction:
 
     def to_dict(self) -> dict[str, Any]:
         return {"layers": [layer.to_dict() for layer in self.layers], "seed": self.seed}
+
+    def __repr__(self) -> str:
+        first, last = (float(self.layers[i].cosine.nanmean()) for i in (0, -1))
+        how = f"cosine {first:.4f} -> {last:.4f}, {self.layers[-1].method}"
+        pairs = len(self.layers[0].cosine)
+        return f"Prediction({pairs} pair{'s' * (pairs != 1)}, {len(self.layers) - 1} layers, {how})"
+
+    def __str__(self) -> str:
+        """The table that `initscope predict` prints."""
+        return str(_views().prediction_text(self))
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        return str(_views().prediction_html(self))
+
+    def summary(self) -> str:
+        """What happens to the pairs, in two or three sentences."""
+        return str(_views().prediction_summary(self))
+
+
+def _views() -> ModuleType:
+    return import_module("initscope.report.similarity_views")  # `report` stands on this room
 
 
 def predict(

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,24 @@ class Fixed:
         further = [r for r in self.after.remedies if r.changes != "weights" and r.effect.helps(MARGIN)]
         lines += [f"next: {r.name}: {r.description}" for r in further[:1]]
         return "\n".join(lines)
+
+    def to_html(self, path: str | Path) -> Path:
+        """One page that needs nothing else, before and after side by side."""
+        written: Path = import_module("initscope.report").write_fix_page(self, path)  # `report` stands on this room
+        return written
+
+    def __repr__(self) -> str:
+        if not self.applied:
+            return f"Fixed(nothing applied, {self.before.verdict})"
+        return f"Fixed({self.applied[0].name}, {self.before.verdict} -> {self.after.verdict})"
+
+    def __str__(self) -> str:
+        """What `initscope fix` prints."""
+        return str(import_module("initscope.report.fix_views").fix_text(self))
+
+    def _repr_html_(self) -> str:
+        """The first screen of the page, for notebooks."""
+        return str(import_module("initscope.report.fix_views").fix_html(self))
 
 
 def fix(

@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from rich import box
 from rich.table import Table
-from rich.text import Text
 
 from initscope.finite import Estimate, GradientSimulation, LayerEstimate, Simulation
 from initscope.networks import Prediction
-from initscope.report.tables import LayerRow, cosine_text, layer_rows
+from initscope.report.tables import LayerRow, cosine_text, layer_rows, text_table
 
 NOTHING = "-"
 
@@ -66,25 +64,34 @@ def sampled_rows(simulation: Simulation, prediction: Prediction | None = None) -
     return rows
 
 
+def sampled_headings(rows: Sequence[SampledRow], level: float) -> tuple[str, ...]:
+    """Norm ratio, cosine and angle: with its interval, and, where any layer was predicted, exact beside it."""
+    names, interval = ("norm ratio", "cosine", "angle"), f"{100 * level:g} %"
+    if all(row.exact is None for row in rows):
+        return "layer", *(f"{name}, {interval}" for name in names)
+    return "layer", *(heading for name in names for heading in (f"{name}\nexact", f"\nsampled, {interval}"))
+
+
+def sampled_cells(row: SampledRow, exact: bool) -> tuple[str, ...]:
+    """One layer in words, a cell for each heading; `exact`: whether there are columns for the prediction."""
+    known = row.exact
+    found = (
+        f"{row.norm_ratio:.4g} ± {row.norm_ratio_margin:.1g}",
+        f"{cosine_text(row.defect_mean)} ± {row.cosine_margin:.1g}",
+        f"{row.angle_deg:.4g}° ± {row.angle_deg_margin:.1g}",
+    )
+    if not exact:
+        return row.name, *found
+    texts = (NOTHING,) * 3 if known is None else (
+        f"{known.norm_ratio:.4g}", cosine_text(known.defect_mean), f"{known.angle_deg:.4g}°"
+    )  # fmt: skip
+    return row.name, *(cell for pair in zip(texts, found, strict=True) for cell in pair)
+
+
 def sampled_table(rows: Sequence[SampledRow], title: str, level: float) -> Table:
     """A line per layer: norm ratio, cosine and angle, each exact (where known) and sampled with its interval."""
-    table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("layer", no_wrap=True)
-    for heading in ("norm ratio", "cosine", "angle"):
-        table.add_column(f"{heading}\nexact", justify="right", no_wrap=True)
-        table.add_column(f"\nsampled, {100 * level:g} %", justify="right", no_wrap=True)
-    for row in rows:
-        exact = row.exact
-        table.add_row(
-            Text(row.name),
-            NOTHING if exact is None else f"{exact.norm_ratio:.4g}",
-            f"{row.norm_ratio:.4g} ± {row.norm_ratio_margin:.1g}",
-            NOTHING if exact is None else cosine_text(exact.defect_mean),
-            f"{cosine_text(row.defect_mean)} ± {row.cosine_margin:.1g}",
-            NOTHING if exact is None else f"{exact.angle_deg:.4g}°",
-            f"{row.angle_deg:.4g}° ± {row.angle_deg_margin:.1g}",
-        )
-    return table
+    exact = any(row.exact is not None for row in rows)
+    return text_table(title, sampled_headings(rows, level), [sampled_cells(row, exact) for row in rows])
 
 
 @dataclass(frozen=True)
@@ -113,20 +120,23 @@ def gradient_rows(simulation: GradientSimulation) -> list[GradientRow]:
     return rows
 
 
+def gradient_headings(level: float) -> tuple[str, ...]:
+    interval = f"{100 * level:g} %"
+    return "layer", f"|dL/dW| / |δ||x|, {interval}", "min .. max", f"|dL/da| / |δ|, {interval}"
+
+
+def gradient_cells(row: GradientRow) -> tuple[str, ...]:
+    return (
+        row.name,
+        f"{row.weight_ratio:.4g} ± {row.weight_ratio_margin:.1g}",
+        f"{row.weight_ratio_min:.4g} .. {row.weight_ratio_max:.4g}",
+        f"{row.output_ratio:.4g} ± {row.output_ratio_margin:.1g}",
+    )
+
+
 def gradient_table(rows: Sequence[GradientRow], title: str, level: float) -> Table:
     """A line per weight layer: its weight-gradient ratio (OP eq. 2), the range over inputs, and the output-gradient ratio."""
-    table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("layer", no_wrap=True)
-    for heading in (f"|dL/dW| / |δ||x|, {100 * level:g} %", "min .. max", f"|dL/da| / |δ|, {100 * level:g} %"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            Text(row.name),
-            f"{row.weight_ratio:.4g} ± {row.weight_ratio_margin:.1g}",
-            f"{row.weight_ratio_min:.4g} .. {row.weight_ratio_max:.4g}",
-            f"{row.output_ratio:.4g} ± {row.output_ratio_margin:.1g}",
-        )
-    return table
+    return text_table(title, gradient_headings(level), [gradient_cells(row) for row in rows])
 
 
 def _root_mean_square(layer: LayerEstimate, level: float) -> tuple[torch.Tensor, torch.Tensor]:

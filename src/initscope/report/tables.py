@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -104,22 +104,35 @@ def _method_text(row: LayerRow) -> str:
     return f"{row.method} ± {row.error:.0e}" if row.error > 0 else row.method
 
 
+LAYER_HEADINGS = ("layer", "norm ratio", "cosine", "min .. max", "angle", "method")
+
+
+def layer_cells(row: LayerRow) -> tuple[str, ...]:
+    """One layer in words, a cell for each of LAYER_HEADINGS."""
+    return (
+        row.name,
+        f"{row.norm_ratio:.4g}",
+        cosine_text(row.defect_mean),
+        f"{cosine_text(row.defect_max)} .. {cosine_text(row.defect_min)}",
+        f"{row.angle_deg:.4g}°",
+        _method_text(row),
+    )
+
+
 def layer_table(rows: Sequence[LayerRow], title: str) -> Table:
     """A line per layer: norm ratio, mean cosine, its range over pairs, mean angle, and the method."""
+    return text_table(title, LAYER_HEADINGS, [layer_cells(row) for row in rows], left=("layer", "method"))
+
+
+def text_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[str] = ("layer",)
+) -> Table:
+    """A table in the house style; columns whose heading is not in `left` are numbers."""
     table = house_table(title)
-    table.add_column("layer", no_wrap=True)
-    for heading in ("norm ratio", "cosine", "min .. max", "angle"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("method", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
     for row in rows:
-        table.add_row(
-            Text(row.name),
-            f"{row.norm_ratio:.4g}",
-            cosine_text(row.defect_mean),
-            f"{cosine_text(row.defect_max)} .. {cosine_text(row.defect_min)}",
-            f"{row.angle_deg:.4g}°",
-            _method_text(row),
-        )
+        table.add_row(*(Text(cell) for cell in row))
     return table
 
 

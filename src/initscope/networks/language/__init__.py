@@ -11,6 +11,6 @@ Words, options and limits are listed in docs/language.md.
 """
 
 from initscope.networks.language.reader import DEFAULT_WIDTH, MOST_LAYERS, parse
-from initscope.networks.language.writer import unparse
+from initscope.networks.language.writer import text_of, unparse
 
-__all__ = ["DEFAULT_WIDTH", "MOST_LAYERS", "parse", "unparse"]
+__all__ = ["DEFAULT_WIDTH", "MOST_LAYERS", "parse", "text_of", "unparse"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, NoReturn
 
 import torch
 
 from initscope import weights
+from initscope.activations import Activation
 from initscope.errors import BadInput
 from initscope.layers import (
     Activate,
@@ -48,6 +50,38 @@ def unparse(net: Layer) -> str:
     return " ".join(_gathered(items))
 
 
+def text_of(net: Layer) -> str:
+    """`unparse`, or the Python call that makes the network where the language has no words for it.
+
+    >>> text_of(Residual(Conv(8))), text_of(Conv(8, margin=2))
+    ('res(conv3(8))', 'Conv(8, margin=2)')
+    """
+    try:
+        return unparse(net)
+    except BadInput:
+        return python_call(net)
+
+
+def python_call(layer: object) -> str:
+    """The layer as Python code: its constructor with the arguments that are not defaults; activations by their name."""
+    if isinstance(layer, Activation):
+        return layer.name
+    if isinstance(layer, Sequential | Residual | Sum | Concat):
+        parts = layer.branches if isinstance(layer, Sum | Concat) else layer.layers
+        scale = [f"scale={layer.scale!r}"] if isinstance(layer, Residual) and layer.scale != 1.0 else []
+        return f"{type(layer).__name__}({', '.join([*map(python_call, parts), *scale])})"
+    if not isinstance(layer, Layer):
+        return repr(layer)
+    given: list[str] = []
+    options: Sequence[Field[Any]] = fields(layer) if is_dataclass(layer) else ()
+    for i, field in enumerate(options):
+        value = getattr(layer, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if value is not default and value != default:
+            given.append(python_call(value) if i == 0 else f"{field.name}={python_call(value)}")
+    return f"{type(layer).__name__}({', '.join(given)})"
+
+
 def _flat(net: Layer) -> list[Layer]:
     """A sequence inside a sequence is the same network without the inner parentheses."""
     return [leaf for layer in net.layers for leaf in _flat(layer)] if isinstance(net, Sequential) else [net]
@@ -60,7 +94,7 @@ def _text(layer: Layer) -> str:
     text = write(layer)
     # Options that the language does not have (an epsilon, a margin) show as a difference after reading again.
     if type(layer) not in (Activate, Residual, Concat, Sum) and parse(text).layers[0] != layer:
-        _refuse(layer, f"the language cannot say every option of {layer}")
+        _refuse(layer, f"the language cannot say every option of {python_call(layer)}")
     return text
 
 
