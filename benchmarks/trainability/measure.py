@@ -17,7 +17,6 @@ from baselines import baselines
 from training import load
 
 from initscope.probe import check
-from initscope.probe.score import signs
 from networks import NETWORKS, build, design
 
 HERE = Path(__file__).parent
@@ -31,7 +30,7 @@ def measure(number: int) -> dict[str, object]:
         "number": number,
         "verdict": report.verdict,
         "score": report.score,
-        "signs": asdict(signs(report.layers)),
+        "signs": asdict(report.chance.signs),
         "baselines": baselines(chosen, net, images),
     }
 

@@ -1,32 +1,46 @@
-"""How well the score, the verdict and the baselines tell which networks of the second half train; writes the figure.
+"""How well the score, the verdict and the baselines tell which networks train; writes the figure.
 
     python benchmarks/trainability/results.py
 
-Prints Markdown. Weights and thresholds come from the first half (`fit.py`). Every baseline may look at the second half to
-choose its direction; the score may not. Intervals are 95 %, from 4000 bootstrap draws of networks.
+Prints Markdown. The score of each network is by weights that were set without it (`fit.left_out`). Every baseline may look
+at all networks to choose its direction. Intervals are 95 %, from 4000 bootstrap draws of networks.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+from fit import fitted, left_out
 from outcomes import Numbers, Outcomes, area, curve, interval, outcomes, resamples, turned
 from training import MAIN, SECOND
 
 from initscope.figures.style import LINES, PALETTE, Picture, finish, house_style, new_figure
-from networks import halves
+from networks import NETWORKS
 
 FIGURE = Path(__file__).parents[2] / "docs" / "figures" / "trainability.svg"
+MISTAKES = 15
 BASELINES = ("parameters", "depth", "gradient norm", "synflow", "NASWOT", "AnyInit verdict", "AnyInit distance")
 WORDS = {MAIN: "Adam, rate 0.001", SECOND: "SGD, rate 0.05, momentum 0.9"}
 
 
+@cache
+def _left_out() -> dict[int, float]:
+    """The score of each network by weights set without it, on what Adam does."""
+    every = outcomes(list(range(NETWORKS)), MAIN)
+    return dict(zip(every.numbers, left_out(every, fitted(every)[2]), strict=True))
+
+
+def chances(half: Outcomes) -> Numbers:
+    return np.array([_left_out()[number] for number in half.numbers])
+
+
 def scores(half: Outcomes) -> dict[str, Numbers]:
     """The score first, then the baselines, each turned the way that suits it."""
-    return {"score": half.score} | {name: turned(half.baseline(name), half.trains) for name in BASELINES}
+    return {"score": chances(half)} | {name: turned(half.baseline(name), half.trains) for name in BASELINES}
 
 
 def table(half: Outcomes) -> Iterator[str]:
@@ -57,26 +71,28 @@ def confusion(half: Outcomes) -> Iterator[str]:
 def calibration(half: Outcomes) -> Iterator[str]:
     yield "| score | networks | mean score | share that trains |"
     yield "| --- | --- | --- | --- |"
-    for low, high in ((0.0, 0.25), (0.25, 0.75), (0.75, 1.0)):
-        mine = (half.score >= low) & ((half.score < high) | (high == 1))
+    found = chances(half)
+    for low, high in ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0)):
+        mine = (found >= low) & ((found < high) | (high == 1))
         if mine.any():
-            mean, share = half.score[mine].mean(), half.trains[mine].mean()
+            mean, share = found[mine].mean(), half.trains[mine].mean()
             yield f"| {low:g} to {high:g} | {mine.sum()} | {mean:.2f} | {share:.2f} |"
 
 
 def mistakes(half: Outcomes) -> Iterator[str]:
-    """The networks on the wrong side of a score of one half."""
+    """The networks that are farthest on the wrong side of a score of one half."""
     yield "| score | accuracy | network |"
     yield "| --- | --- | --- |"
-    wrong = np.flatnonzero((half.score >= 0.5) != half.trains)
-    for i in sorted(wrong, key=lambda i: -abs(half.score[i] - 0.5)):
+    found = chances(half)
+    wrong = np.flatnonzero((found >= 0.5) != half.trains)
+    for i in sorted(wrong, key=lambda i: -abs(found[i] - 0.5))[:MISTAKES]:
         d = half.designs[i]
         gain = "PyTorch's initialization" if d["gain"] is None else f"gain {d['gain']:.2f} of the critical one"
         norm = "" if d["norm"] == "none" else f", {d['norm']} normalization"
         residual = "" if d["residual"] == "none" else f", {d['residual']} residual"
         pools = "" if d["kind"] == "mlp" else f", {d['down']} then {d['head']}"
         words = f"{d['kind']}, {d['depth']} x {d['width']}, {d['activation']}, {gain}{norm}{residual}{pools}, {d['data']} data"
-        yield f"| {half.score[i]:.2f} | {half.accuracy[i]:.2f} | {words} |"
+        yield f"| {found[i]:.2f} | {half.accuracy[i]:.2f} | {words} |"
 
 
 def picture(half: Outcomes) -> Picture:
@@ -101,7 +117,7 @@ def picture(half: Outcomes) -> Picture:
         axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
         figure.legend(loc="outside right center", frameon=False, fontsize=8.5, title="area under the curve")
         listed = ", ".join(f"{name} {areas[name]:.2f}" for name in order)
-        description = f"ROC curves of {len(half.numbers)} networks that no threshold was set on. Areas: {listed}."
+        description = f"ROC curves of {len(half.numbers)} networks, the score by weights set without the network. Areas: {listed}."
         return finish(figure, title, description)
 
 
@@ -119,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figure", type=Path, default=FIGURE)
     options = parser.parse_args()
-    half, second = (outcomes(halves()[1], rule) for rule in (MAIN, SECOND))
+    half, second = (outcomes(list(range(NETWORKS)), rule) for rule in (MAIN, SECOND))
     options.figure.parent.mkdir(parents=True, exist_ok=True)
     picture(half).save(options.figure)
     print(page(half, second), end="")

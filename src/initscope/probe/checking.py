@@ -173,7 +173,14 @@ class Measurement:
             second = self.inspect(model, seed, dropout=True)
             if second.failure is None and len(second.steps) == len(first.steps):
                 case = replace(case, dropped=Trunk(_rows(second), case.way.way))
+        if self.train and any(f.trainable and not f.used for f in first.weights):
+            case = replace(case, used_elsewhere=self._used_in_evaluation(model, seed))
         return Measured(first, self._awake(case, model, seed))
+
+    def _used_in_evaluation(self, model: nn.Module, seed: int) -> frozenset[str]:
+        """Layers that are skipped at random while training run in evaluation mode."""
+        other = inspect_model(model, self.batch, seed=seed, loss=self.loss, train=False, theory=False)
+        return frozenset(f.name for f in other.weights if f.used)
 
     def _awake(self, case: Case, model: nn.Module, seed: int) -> Case:
         """Behind weights of zero no gradient passes: what they hide is seen once they have been nudged."""
@@ -194,18 +201,19 @@ class Measurement:
         before = nudged.steps[case.way.previous[end]].observed if case.way.previous[end] >= 0 else None
         if before is None or before.gradient is None:
             return case
-        rows = [
-            replace(row, grad_norm_ratio=_ratio(step.observed, before) if i < end else row.grad_norm_ratio)
-            for i, (row, step) in enumerate(zip(case.rows, nudged.steps, strict=True))
-        ]
-        return replace(case, way=Trunk(rows, case.way.way))
+        rows = list(case.rows)
+        for i, step in enumerate(nudged.steps[:end]):
+            plain, relative = _ratio(step.observed, before)
+            rows[i] = replace(rows[i], grad_norm_ratio=plain, sensitivity_ratio=relative)
+        return replace(case, way=Trunk.of(rows))
 
 
-def _ratio(look: Look, base: Look) -> float | None:
-    if look.gradient is None or base.gradient is None:
-        return None
+def _ratio(look: Look, base: Look) -> tuple[float | None, float | None]:
+    """Gradient and sensitivity of one step against another's."""
+    if look.gradient is None or base.gradient is None or look.sensitivity is None or not base.sensitivity:
+        return None, None
     size = float(base.gradient.norm.mean())
-    return float(look.gradient.norm.mean()) / size if size > 0 else None
+    return float(look.gradient.norm.mean()) / size if size > 0 else None, look.sensitivity / base.sensitivity
 
 
 def _others(look: Measurement, redraw: Redraw, seeds: Sequence[int]) -> list[tuple[int, Measured]]:
@@ -339,6 +347,7 @@ def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
     ratio = None
     if look.gradient is not None and last is not None and float(last.norm.mean()) > 0:
         ratio = float(look.gradient.norm.mean() / last.norm.mean())
+    relative, whole = look.sensitivity, inspection.last_sensitivity
     owned = [w for w in inspection.weights if w.name in call.parameters]
     return LayerReport(
         name=call.name,
@@ -348,6 +357,7 @@ def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
         inputs=call.inputs,
         parameters=call.parameters,
         grad_norm_ratio=ratio,
+        sensitivity_ratio=relative / whole if relative is not None and whole else None,
         grad_cosine=None if look.gradient is None else _mean(look.gradient.cosine),
         weight_norm=math.hypot(*(w.weight for w in owned)) if owned else None,
         weight_grad_norm=math.hypot(*(w.gradient or 0.0 for w in owned)) if owned else None,

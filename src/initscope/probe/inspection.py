@@ -45,6 +45,7 @@ class Look:
     saturated: float | None = None
     fit: float | None = None  # of running statistics: root mean square of what they normalize, 1 where they fit
     gradient: BatchGeometry | None = None
+    sensitivity: float | None = None  # Σ |g||x| over positions, mean over samples: what a relative change of x does to the loss
     gradient_broken: bool = False
     has_gradient: bool = False  # autograd follows it
     predicted: Predicted | None = None
@@ -81,6 +82,11 @@ class Inspection:
     def last_gradient(self) -> BatchGeometry | None:
         """The gradient nearest to the loss."""
         return next((s.observed.gradient for s in reversed(self.steps) if s.observed.gradient is not None), None)
+
+    @property
+    def last_sensitivity(self) -> float | None:
+        """The sensitivity nearest to the loss."""
+        return next((s.observed.sensitivity for s in reversed(self.steps) if s.observed.sensitivity is not None), None)
 
     @property
     def reference(self) -> Look:
@@ -187,14 +193,23 @@ def _look(
     look.has_gradient = values.requires_grad
     if backward and rows is not None and values.requires_grad:
         count = samples if followed else len(rows)
+        sizes = _position_norms(values)
 
         def hook(gradient: Tensor) -> None:
             rows = rows_of(gradient, count, axis if followed else 0)
             look.gradient = None if rows is None else batch_geometry(rows)
             look.gradient_broken = not bool(torch.isfinite(gradient).all())
+            look.sensitivity = float((_position_norms(gradient) * sizes).sum(dtype=torch.float64)) / count
 
         values.register_hook(hook)  # type: ignore[no-untyped-call]
     return look
+
+
+def _position_norms(values: Tensor) -> Tensor:
+    """Norms over the units of each position: images have them on axis 1, all else on the last."""
+    values = values.detach()
+    norms = torch.linalg.vector_norm(values, dim=1 if values.ndim in (4, 5) else -1)
+    return norms.float() if norms.dtype in (torch.float16, torch.bfloat16) else norms
 
 
 def _broken(values: Tensor, geometry: BatchGeometry | None) -> Broken:

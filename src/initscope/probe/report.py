@@ -81,6 +81,7 @@ class LayerReport:
     inputs: tuple[int, ...]
     parameters: tuple[str, ...]
     rms: float | None = None
+    sensitivity_ratio: float | None = None  # Σ |g||x| over positions, against the one at the last step
     broken: str = ""  # "NaN" or "infinite" values in it
     gradient_broken: bool = False
     followed: bool = True  # its rows are the samples of the batch
@@ -94,6 +95,12 @@ class LayerReport:
     @property
     def finite(self) -> bool:
         return not self.broken
+
+    @property
+    def length(self) -> float:
+        """Norm of a sample's values against the root mean square of the data; 0 where it is not known."""
+        ratio = self.norm_ratio
+        return math.sqrt(math.prod(self.shape)) * ratio if ratio is not None and math.isfinite(ratio) else 0.0
 
     @property
     def cosine_predicted(self) -> float | None:
@@ -132,7 +139,7 @@ class LayerReport:
 
 
 _NUMBERS = (
-    "rms", "norm_ratio", "grad_norm_ratio", "cosine_mean", "cosine_std", "cosine_predicted", "angle_deg", "defect",
+    "rms", "norm_ratio", "grad_norm_ratio", "sensitivity_ratio", "cosine_mean", "cosine_std", "cosine_predicted", "angle_deg", "defect",
     "centred_cosine", "effective_rank", "grad_cosine", "dead_fraction", "saturated_fraction", "weight_norm",
     "weight_grad_norm", "norm_ratio_predicted", "contraction",
 )  # fmt: skip

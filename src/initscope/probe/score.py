@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from initscope.probe.findings import Verdict
+from initscope.probe.trunk import WEIGHTS as LAYERS
 from initscope.probe.trunk import Trunk
 
 MOST = 4.0  # decades; ten thousand times too small or too large is as bad as can be
-# Logistic regression on the first half of the networks of benchmarks/trainability: `python benchmarks/trainability/fit.py`.
-INTERCEPT = 3.66
-WEIGHTS = {"angle": -2.11, "gradient": -1.05}
+# Logistic regression on the networks of benchmarks/trainability: `python benchmarks/trainability/fit.py`.
+INTERCEPT = 3.82
+WEIGHTS = {"angle": -1.10, "gradient": -0.91, "norm": -0.53, "depth": -1.25}
 FAILS, TRAINS = 0.2, 0.6  # a network that fails scores at most the first, a healthy one at least the second
 BANDS: dict[Verdict, tuple[float, float]] = {"fail": (0.0, FAILS), "warn": (FAILS, TRAINS), "healthy": (TRAINS, 1.0)}
 WIDE_ANGLE = 60.0  # degrees between samples of the data from which on angles count as they are
@@ -24,12 +25,14 @@ class Signs:
     """How many powers of ten (decades) a network is away from ideal, each at most `MOST`.
 
     angle: the mean angle between samples at the output, below 90 degrees; gradient: the gradient at the worst step of the
-    trunk against the one at the output; norm: the worst step's against the last normalization, or the data.
+    trunk against the one at the output; norm: the worst step's against the last normalization, or the data; depth: log10 of
+    the number of weight layers on the trunk.
     """
 
     angle: float
     gradient: float
     norm: float
+    depth: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def score(found: Signs | None, verdict: Verdict = "healthy", held_by: str = "") 
     """The score of a network with these signs and this verdict; NaN where nothing was measured.
 
     >>> round(score(Signs(angle=0.1, gradient=0.2, norm=0.0)).value, 2), score(Signs(0.1, 0.2, 0.0), "fail", "frozen").value
-    (0.96, 0.2)
+    (0.98, 0.2)
     """
     if found is None:
         return Score(0.0 if verdict == "fail" else math.nan, math.nan, {}, Signs(0.0, 0.0, 0.0), held_by)
@@ -70,12 +73,8 @@ def score(found: Signs | None, verdict: Verdict = "healthy", held_by: str = "") 
 
 
 def log_odds_terms(found: Signs) -> dict[str, float]:
-    """intercept, and weight · sign for each sign that has a weight; the norm has none beside the gradient."""
-    return {
-        "intercept": INTERCEPT,
-        "angle": WEIGHTS["angle"] * found.angle,
-        "gradient": WEIGHTS["gradient"] * found.gradient,
-    }
+    """intercept, and weight · sign for each sign."""
+    return {"intercept": INTERCEPT, **{name: weight * getattr(found, name) for name, weight in WEIGHTS.items()}}
 
 
 def log_odds(found: Signs) -> float:
@@ -93,6 +92,7 @@ def signs(way: Trunk, data_angle: float | None = None, end: int | None = None) -
         angle=0.0 if wide >= 90 else decades(wide / 90),
         gradient=max(map(decades, way.gradients.values()), default=0.0),
         norm=max((decades(d) for i, d in way.drifts.items() if i not in way.undone and _before(i, end)), default=0.0),
+        depth=math.log10(max(1, sum(way.rows[i].kind in LAYERS for i in way.way))),
     )
 
 

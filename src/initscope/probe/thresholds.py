@@ -13,7 +13,7 @@ class Thresholds:
 
     angle: mean angle between samples, in degrees, from where it does not open again (for data of 60 degrees or more; in
     proportion for data that are closer). norm: root mean square of the units against that after the last normalization, or
-    the data's. gradient: norm of the activations' gradient against the one at the output. dead: share of units that never
+    the data's. gradient: norm of the activations' gradient against the one at the output (exploding: where it grows in a network with normalizations, which takes more). dead: share of units that never
     fire. saturated: share of values at the ends of the activation's range. loss: initial loss over that of chance.
     output: root mean square of outputs without a known loss. input: root mean square of the data. duplicates: share of a
     layer's units that repeat another one. dropout: share of units that are dropped. statistics: root mean square of
@@ -21,13 +21,14 @@ class Thresholds:
     that is left after all normalized sums (post-norm). data_angle: mean angle between the samples of the batch.
 
     `angle`, `norm` and `gradient` are set on the networks of benchmarks/trainability: beyond a warning at most one in
-    five trains, beyond a failure one in twenty (`python benchmarks/trainability/fit.py`). `kept` is set by
+    eight trains, beyond a failure none (`python benchmarks/trainability/fit.py`). `kept` is set by
     `python benchmarks/post_norm.py`. The others are not calibrated.
     """
 
-    angle: Limits = (6.0, 1.0)
-    norm: Limits = (500.0, 5000.0)
+    angle: Limits = (8.0, 0.3)
+    norm: Limits = (1000.0, 5000.0)
     gradient: Limits = (100.0, 1000.0)
+    exploding: Limits = (100.0, 30000.0)
     dead: Limits = (0.75, 0.95)
     saturated: Limits = (0.5, 0.95)
     loss: Limits = (2.0, float("inf"))

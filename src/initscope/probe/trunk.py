@@ -69,7 +69,7 @@ class Trunk:
         reference = 1.0
         for index in self.way:
             ratio = self.rows[index].norm_ratio
-            if ratio is None:
+            if ratio is None or self.rows[index].broken:  # a mask that a later step takes; what stays broken is found
                 continue
             if self.rows[index].kind == "norm" and ratio > 0:
                 reference = ratio
@@ -78,19 +78,19 @@ class Trunk:
 
     @cached_property
     def gradients(self) -> dict[int, float]:
-        """For each measured step its grad_norm_ratio; where a normalization undoes the scale, as if it had not changed."""
+        """For each measured step how the gradient there compares with the one at the output.
+
+        There are two readings: |g| alone, and Σ|g||x|, the change of the loss for a relative change of the activations, which
+        no rescaling alters. A small stream in front of a normalization has a large |g|, a network without normalization
+        whose activations shrink has a small one, and both are as good as the second reading says. So the milder reading counts, and
+        where the two point in different directions, neither does.
+        """
         found: dict[int, float] = {}
-        reference = 1.0
         for index in self.way:
             row = self.rows[index]
-            ratio = row.norm_ratio
             if row.grad_norm_ratio is not None:
-                scale = 1.0
-                if index in self.undone and ratio is not None and math.isfinite(ratio) and ratio > 0 and reference > 0:
-                    scale = ratio / reference
-                found[index] = row.grad_norm_ratio * scale
-            if ratio is not None and math.isfinite(ratio) and (row.kind == "norm" or index not in self.undone):
-                reference = ratio
+                other = row.grad_norm_ratio if row.sensitivity_ratio is None else row.sensitivity_ratio
+                found[index] = _milder(row.grad_norm_ratio, other)
         return found
 
     @cached_property
@@ -100,7 +100,7 @@ class Trunk:
         refund, before = 1.0, math.nan
         for index in self.way:
             angle = self.rows[index].angle_deg
-            if angle is None:
+            if angle is None or self.rows[index].broken:
                 continue
             if index in self.last_pools and angle < before:
                 refund *= before / angle if angle > 0 else 1.0
@@ -120,12 +120,30 @@ class Trunk:
         return any(self.rows[i].kind in WEIGHTS and self.rows[i].parameters for i in self.way if i > index)
 
 
-def trunk(rows: Sequence[LayerReport]) -> list[int]:
-    """Numbers of the steps from the data to the output, over the operand of the largest norm at every step."""
+def _milder(a: float, b: float) -> float:
+    """The one nearer to 1; 1 where they lie on different sides of it. What is zero or not finite stays.
 
-    def size(index: int) -> float:
-        ratio = rows[index].norm_ratio if index >= 0 else None
-        return math.sqrt(math.prod(rows[index].shape)) * ratio if ratio is not None and math.isfinite(ratio) else 0.0
+    >>> _milder(0.01, 0.1), _milder(100.0, 0.5), _milder(0.0, 1.0)
+    (0.1, 1.0, 0.0)
+    """
+    if not (math.isfinite(a) and a > 0 and math.isfinite(b) and b > 0):
+        return a
+    if (a > 1) != (b > 1):
+        return 1.0
+    return min(a, b) if a > 1 else max(a, b)
+
+
+def trunk(rows: Sequence[LayerReport]) -> list[int]:
+    """Numbers of the steps from the data to the output, over the operand that the loss is most sensitive to at every step.
+
+    Where no gradient tells, over the one of the largest norm.
+    """
+
+    def size(index: int) -> tuple[float, float]:
+        if index < 0:
+            return 0.0, 0.0
+        weight = rows[index].sensitivity_ratio
+        return weight if weight is not None and math.isfinite(weight) else 0.0, rows[index].length
 
     def before(index: int) -> int:
         row = rows[index]

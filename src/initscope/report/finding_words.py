@@ -185,7 +185,10 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
     ),
     "no-gradient": lambda f: f"no gradient reaches {_names(f)}: the graph is cut here",
     "zero-gradient": lambda f: f"the gradient of {_names(f)} is exactly zero",
-    "unused": lambda f: f"{_names(f)} took no part in the forward pass",
+    "unused": lambda f: (
+        f"{_names(f)} took no part in this forward pass"
+        + (": layers that are skipped at random" if f.evidence.get("skipped") else "")
+    ),
     "batch-degenerate": _batch,
     "not-followed": _not_followed,
     "input-scale": lambda f: f"the data have a root mean square of {f.value:.3g} (mean {f.evidence.get('mean', 0):.3g})",
@@ -237,7 +240,9 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
     ),
     "no-gradient": lambda f: "Take out the detach or no_grad, or freeze these weights if that is what you want.",
     "zero-gradient": lambda f: "Check what lies between these weights and the loss.",
-    "unused": lambda f: "Call the layer in forward, or remove it.",
+    "unused": lambda f: (
+        "Nothing, if intended." if f.status == "note" else "Call the layer in forward, or remove it."
+    ),
     "batch-degenerate": lambda f: "Check the data loading, and pass samples that differ.",
     "not-followed": lambda f: "Check the part before it by itself, with its own output.",
     "input-scale": lambda f: "Standardize the data: subtract the mean, divide by the standard deviation.",

@@ -37,6 +37,7 @@ class Case:
     data: DataFacts = field(default_factory=DataFacts)
     weights: Sequence[WeightFacts] = ()
     awake: dict[str, float] | None = None  # gradients once zero weights have been nudged
+    used_elsewhere: frozenset[str] = frozenset()  # parameters that only a pass in evaluation mode uses: layer drop
     initial: InitialLoss | None = None
     cuts: Sequence[int] = ()
     broken_loss: bool = False
@@ -60,6 +61,18 @@ class Case:
         for index, row in enumerate(self.rows):
             for j in dict.fromkeys(row.inputs):
                 found.setdefault(j, []).append(index)
+        return found
+
+    @cached_property
+    def ancestors(self) -> set[int]:
+        """All steps that what the model returns is made of."""
+        waiting = [i for i, row in enumerate(self.rows) if row.output] or list(self.way.way[-1:])
+        found: set[int] = set()
+        while waiting:
+            index = waiting.pop()
+            if index >= 0 and index not in found:
+                found.add(index)
+                waiting += self.rows[index].inputs
         return found
 
     @cached_property

@@ -11,12 +11,13 @@ import torch
 from initscope.probe.diagnosis.case import Case, Judgement, below, limit_for, ratio_beyond
 from initscope.probe.diagnosis.culprit import Change, culprit, log_ratio
 from initscope.probe.findings import SEVERITY, Finding, Kind, Status
-from initscope.probe.score import decades, widened
+from initscope.probe.score import TRAINS, decades, score, signs, widened
 from initscope.probe.thresholds import Limits
 from initscope.probe.trunk import Trunk
 
 _RESOLUTION = math.degrees(torch.finfo(torch.float32).eps)  # |a - b| < eps |a|
 _SIZED = ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm")  # their output has unit variance
+DEEP = 16  # normalized sums; a few may well replace what came in
 _CAUSES: tuple[Kind, ...] = ("zero-weights", "dead-units", "norm-statistics")
 
 
@@ -26,11 +27,13 @@ def collapse(case: Case, found: Judgement) -> None:
         return
     angles = {i: a for i, a in case.way.angles.items() if case.zero_end is None or i < case.zero_end}
     kept = _kept(angles)
+    # Shallow networks part close samples again as they learn: a small angle alone is no reason for a warning.
+    doubtful = score(signs(case.way, case.data.angle_deg, case.zero_end)).geometry < TRAINS
     worst: Status | None = None
     for index, angle in angles.items():
         lost = angle < _RESOLUTION
         status = "fail" if lost else below(widened(kept[index], case.data.angle_deg), case.limits.angle)
-        if status is not None:
+        if status == "fail" or (status == "warn" and doubtful):
             found.mark(index, "collapse", status)
             worst = status if worst is None or SEVERITY[status] > SEVERITY[worst] else worst
     if worst is None:
@@ -86,7 +89,7 @@ def post_norm(case: Case, found: Judgement) -> None:
         if whole > 0 and math.isfinite(whole):
             kept *= _size(case, min(rows[total].inputs)) ** 2 / whole  # what was made first is the stream, not the branch
             count += 1
-    status = below(kept, case.limits.kept) if count > 1 else None
+    status = below(kept, case.limits.kept) if count >= DEEP else None
     if status is not None:
         evidence = {"sums": count, "kept_per_sum": kept ** (1 / count) if kept > 0 else 0.0}
         found.add(Finding("deep-post-norm", status, None, kept, limit_for(status, case.limits.kept), evidence))
@@ -99,7 +102,9 @@ def _normalized_sum(case: Case, index: int) -> int | None:
     at = case.way.previous.get(index, -1)
     while at >= 0 and case.rows[at].kind == "dropout":
         at = case.way.previous.get(at, -1)
-    return at if at >= 0 and case.rows[at].kind == "residual" and len(case.rows[at].inputs) == 2 else None
+    if at < 0 or case.rows[at].kind != "residual" or len(case.rows[at].inputs) != 2:
+        return None
+    return at if len(case.consumers.get(at, [])) == 1 else None  # what also goes around the normalization is pre-norm
 
 
 def _size(case: Case, index: int) -> float:
@@ -178,16 +183,20 @@ def _since(way: Trunk, worst: int) -> str | None:
 
 
 def _gradients(case: Case, way: Trunk, found: Judgement, told: dict[str, Any]) -> None:
-    limits = case.limits.gradient
+    normalized = any(way.rows[i].kind == "norm" for i in way.way)
     ratios = {i: g for i, g in way.gradients.items() if case.zero_end is None or i < case.zero_end}
-    beyond = {i: s for i, g in ratios.items() if (s := ratio_beyond(g, limits)) is not None}
+
+    def limits_of(ratio: float) -> Limits:
+        return case.limits.exploding if normalized and ratio > 1 else case.limits.gradient
+
+    beyond = {i: s for i, g in ratios.items() if (s := ratio_beyond(g, limits_of(g))) is not None}
     for index, status in beyond.items():
         found.mark(index, "gradient-scale", status)
     if not beyond:
         return
     worst = max(beyond, key=lambda i: (decades(ratios[i], math.inf), -i))
     who = culprit(way, _backwards(ratios, worst), worst)
-    limit = limit_for(beyond[worst], limits)
+    limit = limit_for(beyond[worst], limits_of(ratios[worst]))
     evidence = {"worst_step": way.rows[worst].name, **who.evidence, **told}
     finding = Finding("gradient-scale", beyond[worst], way.rows[who.index].name, ratios[worst], limit, evidence)
     _add(case, found, finding, who.index)

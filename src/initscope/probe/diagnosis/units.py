@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from initscope.probe.diagnosis.case import Case, Judgement, above, limit_for
 from initscope.probe.findings import Finding, Status
+from initscope.probe.report import LayerReport
 
+_CUTS = ("relu", "relu6", "gelu", "silu", "elu", "celu", "selu", "mish", "hardswish", "threshold", "hardtanh", "prelu",
+         "leaky_relu", "rrelu", "clamp", "clamp_min", "softplus", "hardshrink", "softshrink", "maximum")  # fmt: skip
 _FEEDS = ("dense", "conv", "norm", "shift", "scale", "residual")
 
 
@@ -13,9 +16,9 @@ def dead(case: Case, found: Judgement) -> None:
     on_trunk = set(case.way.way)
     for index, row in enumerate(case.rows):
         status = None if row.dead_fraction is None else above(row.dead_fraction, case.limits.dead)
-        feeder = _feeder(case, index)
-        if status is None or row.dead_fraction is None:
+        if status is None or row.dead_fraction is None or not _cuts_off(row) or _weighs(case, index):
             continue
+        feeder = _feeder(case, index)
         if _nothing_comes(case, index):
             if found.has("zero-weights", "dead-units", status="fail"):
                 found.mark(index, "dead-units", status)
@@ -69,6 +72,24 @@ def _nothing_comes(case: Case, index: int) -> bool:
     """Whether what goes in is zero already."""
     taken = [j for j in case.rows[index].inputs if j >= 0]
     return bool(taken) and all(case.rows[j].norm_ratio == 0 for j in taken)
+
+
+def _cuts_off(row: LayerReport) -> bool:
+    """Functions that send a half line to (nearly) zero; an exponential of -100 is small because it has to be."""
+    return row.op in _CUTS or "elu" in row.op or "lu" in row.op[-3:]
+
+
+def _weighs(case: Case, index: int) -> bool:
+    """Whether its units only go into a gate: squeeze and excite has few, and a gate of one half is a gate."""
+    at = index
+    for _ in range(3):
+        takers = case.consumers.get(at, [])
+        if index in case.way.way or len(takers) != 1:
+            return False
+        at = takers[0]
+        if case.rows[at].op in ("sigmoid", "hardsigmoid"):
+            return True
+    return False
 
 
 def _gate(case: Case, index: int) -> bool:

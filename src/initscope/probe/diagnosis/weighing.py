@@ -77,9 +77,14 @@ def reached(case: Case, found: Judgement) -> None:
         found.add(Finding("frozen", "note", None, share, None, {}))
     total = sum(f.size for f in trainable)
     unused = [f for f in trainable if not f.used and f.gradient is None and not f.elsewhere]
+    skipped = {f.name for f in unused} & case.used_elsewhere
+    _tell(found, "unused", [f for f in unused if f.name in skipped], total, "note", _module(unused), skipped=True)
+    unused = [f for f in unused if f.name not in skipped]
     _tell(found, "unused", unused, total, "warn", _module(unused))
     away = [f for f in trainable if f.used and f.gradient is None and not f.elsewhere]
-    _tell(found, "no-gradient", away, total, "warn" if case.differentiable else "fail", _cut(case, away))
+    needed = {name for i in case.ancestors for name in case.rows[i].parameters}
+    status: Status = "fail" if not case.differentiable else "warn" if any(f.name in needed for f in away) else "note"
+    _tell(found, "no-gradient", away, total, status, _cut(case, away))
 
 
 def zero_gradients(case: Case, found: Judgement) -> None:
@@ -98,14 +103,20 @@ def zero_gradients(case: Case, found: Judgement) -> None:
 
 
 def _tell(
-    found: Judgement, kind: str, weights: Sequence[WeightFacts], total: int, status: Status, step: str | None
+    found: Judgement,
+    kind: str,
+    weights: Sequence[WeightFacts],
+    total: int,
+    status: Status,
+    step: str | None,
+    **more: object,
 ) -> None:
     """Vectors alone (a mask token that this batch does not need) are only a note."""
     if not weights:
         return
     status = status if any(_matrix(f) for f in weights) else "note"
     share = sum(f.size for f in weights) / total
-    evidence = {"parameters": [f.name for f in weights[:_NAMED]], "count": len(weights)}
+    evidence = {"parameters": [f.name for f in weights[:_NAMED]], "count": len(weights), **more}
     found.add(Finding(kind, status, step, share, None, evidence))  # type: ignore[arg-type]
 
 
