@@ -51,8 +51,8 @@ class Job:
     loss: str | None
     evaluate: bool
 
-    def load(self, settings: Settings, loss: str) -> Subject:
-        """Everything that the library needs; call it inside `users_code`."""
+    def load(self, settings: Settings, *, trains: bool = False) -> Subject:
+        """Everything that the library needs; call it inside `users_code`. `trains`: something has to be learned."""
         import torch
 
         device = pick_device(settings.device, torch.float32)
@@ -61,7 +61,9 @@ class Job:
         model, dtype = _number_format(model, settings.seed)
         if batch.is_floating_point() and dtype is not None:
             batch = batch.to(dtype)
-        return Subject(model, batch.to(device), find_loss(self.loss or loss, settings.seed), words)
+        name = self.loss or ("cross-entropy" if trains else None)
+        loss = None if name is None else find_loss(name, settings.seed)
+        return Subject(model, batch.to(device), loss, words)
 
     def shell(self, settings: Settings) -> str:
         """The model, the data and the draws as the command line names them, for commands that can be pasted."""
