@@ -97,7 +97,7 @@ def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: i
     fast = fast_plan(net, shape)
     if fast is not None and fast.peak_bytes(x, m) <= allowed:
         return KernelEstimate("fused", pairs, updates, output, fast.peak_bytes(x, m), n)
-    remedy = "use smaller or fewer inputs, or raise memory"
+    remedy = "use smaller or fewer inputs, or raise memory="
     simulated = simulates(net, x)
     if net.needs_joint_batch or simulated:
         count = n + (0 if y is None else m)

@@ -105,7 +105,7 @@ def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
     shape, allowed = tuple(x.shape[1:]), budget(memory, x.device)
     each = entry_bytes(net, shape, x.dtype) * max(1, len(parameters(net, shape)))
     output = 2 * len(x) * m * x.element_size()
-    require_memory("tangent_kernel", output + each, allowed, "use smaller or fewer inputs, or raise memory")
+    require_memory("tangent_kernel", output + each, allowed, "use smaller or fewer inputs, or raise memory=")
     return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), LARGEST_TILE))
 
 

@@ -155,7 +155,7 @@ def _patient(net: Sequential, x: Tensor, count: int, workers: int) -> int:
 def _largest_tile(most: int, sized: Callable[[int], int], allowed: int) -> int:
     """The largest tile that fits the memory; more inputs never need less."""
     low, high = 1, most
-    _require(sized(low), allowed, "use smaller inputs or raise memory")
+    _require(sized(low), allowed, "use smaller inputs or raise memory=")
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if sized(middle) <= allowed else (low, middle - 1)
@@ -168,7 +168,7 @@ def _given_tile(tile: int, count: int, sized: Callable[[int], int], allowed: int
             "tile", f"got {tile!r}, expected a positive whole number", "give inputs along one side of a tile"
         )
     tile = min(tile, count)
-    _require(sized(tile), allowed, "use a smaller tile or raise memory")
+    _require(sized(tile), allowed, "use a smaller tile= or raise memory=")
     return tile
 
 
