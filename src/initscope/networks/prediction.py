@@ -14,7 +14,7 @@ from torch import Tensor
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State, check_inputs, generator, warn_undefined
 from initscope.layers import Layer, Rung, Trace
-from initscope.networks.composition import Sequential, needed_after
+from initscope.networks.composition import Sequential, as_network, needed_after
 from initscope.networks.planning import (
     REPLICATES,
     UNITS,
@@ -115,7 +115,7 @@ def predict(
     """
     check_inputs(x, y, zipped=True)
     dtype = _dtype(dtype, x.device)
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("predict", net)
     net.output_shape(tuple(x.shape[1:]))
     x, y = x.detach().to(dtype), y.detach().to(dtype)
     tile = _tile(net, x, memory)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from initscope.errors import BadInput
+from initscope.geometry import ordinary
 from initscope.probe.losses import (
     RANDOM_DIRECTION,
     check_labels,
@@ -24,7 +25,7 @@ from initscope.probe.losses import (
 )
 from initscope.probe.losses import Loss as Loss
 from initscope.probe.losses import main_output as main_output
-from initscope.probe.safekeeping import same_randomness
+from initscope.probe.safekeeping import check_trackable, same_randomness
 from initscope.probe.trace import tensors_in
 
 
@@ -59,6 +60,7 @@ class Batch:
 
 def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
     """A tensor, positional arguments in a tuple, keyword arguments in a dict, `(inputs, targets)`, or a loader of these."""
+    check_trackable(model)
     if isinstance(batch, Iterable) and not isinstance(batch, Tensor | Mapping | tuple | list):
         with same_randomness(batch):
             batch = next(iter(batch), None)
@@ -80,6 +82,7 @@ def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
             f"got a {type(batch).__name__}",
             "pass a tensor, a tuple, a dict of keyword arguments or a DataLoader",
         )
+    arguments, keywords, target = tree_map_only(Tensor, ordinary, (arguments, keywords, target))
     tensors = tensors_in((arguments, keywords))
     if not tensors:
         raise BadInput("batch", "holds no tensor", "pass at least one tensor with samples on its first axis")

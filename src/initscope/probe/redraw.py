@@ -38,7 +38,7 @@ class Redraw:
 
     def draw(self, seed: int) -> nn.Module:
         """The model with new weights, in the same modes and on the same devices."""
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), torch.inference_mode(False):
             torch.manual_seed(seed)
             if self.factory is not None:
                 return self.factory()

@@ -18,7 +18,7 @@ from torch import Tensor
 from initscope.errors import BadInput, UndefinedSimilarity
 from initscope.geometry import check_inputs
 from initscope.layers import Layer
-from initscope.networks import Sequential
+from initscope.networks import Sequential, as_network
 from initscope.networks.planning import free_memory, size_text
 from initscope.networks.progress import Progress
 from initscope.networks.tangent import Parametrization
@@ -74,7 +74,7 @@ def kernel_to(
     """
     start = time.perf_counter()
     out = Path(out).absolute()
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("kernel_to", net)
     what = Entries(quantity, parametrization)
     x = _checked(net, x)
     what.require(net, x)

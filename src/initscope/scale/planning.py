@@ -14,7 +14,7 @@ from torch import Tensor
 
 from initscope.errors import BadInput
 from initscope.layers import Layer
-from initscope.networks import Sequential, kernel_estimate
+from initscope.networks import Sequential, as_network, kernel_estimate
 from initscope.networks.planning import budget, size_text
 from initscope.networks.tangent import Parametrization
 from initscope.scale.entries import UNLIMITED, Entries, StoredQuantity
@@ -99,7 +99,7 @@ def plan(
     >>> p.tiles, p.pairs
     (1830, 1800030000)
     """
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("plan", net)
     what = Entries(quantity, parametrization)
     what.require(net, x)
     return plan_entries(net, x, what, count=count, tile=tile, workers=workers, memory=memory, measure=measure)
