@@ -18,7 +18,7 @@ from initscope.activations import Activation
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import check_inputs
 from initscope.layers import Activate, AveragePool, Conv, Dense, L2Pool, Layer, MaxPool, Scale, Shape, Upsample
-from initscope.networks import Sequential
+from initscope.networks import Sequential, as_network
 from initscope.weights import FilterMoments, Orthogonal
 
 _REMEDY = "build the network of Conv, ReLU, L2Pool or AveragePool, Upsample and Scale, ending in Conv, ReLU"
@@ -165,7 +165,7 @@ def read_random_cnn(place: str, net: Layer, shape: Shape) -> RandomCNN:
     """
     if len(shape) != 3:
         raise BadInput(place, f"got inputs of shape {shape}, expected images (c, h, w)", "pass images (n, c, h, w)")
-    layers = _flat(net)
+    layers = _flat(as_network(place, net))
     steps: list[Step] = []
     for number, layer in enumerate(layers, start=1):
         if isinstance(layer, Activate):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from initscope.cli.common import Settings, common_options, progress_bar
-from initscope.cli.losses import LOSSES
 from initscope.cli.models import MODEL_HELP, users_code
 from initscope.cli.probing import Job, Subject, job_options
 from initscope.errors import BadInput
@@ -44,7 +43,7 @@ def command(
     check_page_path(html)
     with users_code(settings.seed), progress_bar(settings) as bar:
         bar.add_task("check", total=None)
-        subject = job.load(settings, LOSSES[0])
+        subject = job.load(settings)
         report = _measure(settings, job, subject, remedies=not no_remedies, theory="full" if full_theory else True)
     if html is not None:
         from initscope.report import write_check_page

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from initscope.cli.words import option_words, text_in_options
 from initscope.errors import BadInput
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def common_options(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def with_settings(as_json: bool, seed: int, device: str, quiet: bool, **options: Any) -> None:
         settings = Settings(as_json, seed, device, quiet)
-        with _warnings_on_stderr(settings):
+        with _warnings_on_stderr(settings), option_words(click.get_current_context().command):
             function(settings, **options)
 
     return with_settings
@@ -72,7 +73,7 @@ def common_options(function: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _warnings_on_stderr(settings: Settings) -> Iterator[None]:
     def show(message: Warning | str, *rest: Any, **more: Any) -> None:
-        settings.say(f"warning: {message}")
+        settings.say(f"warning: {text_in_options(str(message))}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)

@@ -8,7 +8,6 @@ import click
 
 from initscope.cli.check import all_option, check_page_path, finish, html_option
 from initscope.cli.common import Settings, common_options, progress_bar
-from initscope.cli.losses import LOSSES
 from initscope.cli.models import MODEL_HELP, users_code
 from initscope.cli.probing import Job, job_options
 
@@ -42,7 +41,7 @@ def command(
 
     with users_code(settings.seed), progress_bar(settings) as bar:
         bar.add_task("fix", total=None)
-        subject = job.load(settings, LOSSES[1] if train_steps else LOSSES[0])
+        subject = job.load(settings, trains=train_steps > 0)
         fixed = fix(
             subject.model,
             subject.batch,

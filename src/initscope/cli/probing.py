@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from initscope.cli.batches import BATCH_HELP, shape_of, users_batch
 from initscope.cli.common import Settings, pick_device
 from initscope.cli.losses import LOSS_HELP, LOSSES, find_loss
 from initscope.cli.models import find_model
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from initscope.probe.batches import Loss
+    from initscope.probe.losses import LossFunction
 
 _MOST_NUMBERS = 2**31  # of a batch that is made up here: 8 GiB
 
@@ -30,8 +31,8 @@ class Subject:
     """What is looked at: a module or what builds it, the batch, the loss, and where the batch came from."""
 
     model: nn.Module | Callable[[], nn.Module]
-    batch: Tensor
-    loss: Loss | None
+    batch: Any
+    loss: LossFunction | None
     description: str
 
 
@@ -41,7 +42,8 @@ class Job:
 
     model: str
     data: str | None
-    samples: int
+    batch: str | None
+    samples: int | None
     size: int | None
     channels: int | None
     centre: bool
@@ -51,25 +53,55 @@ class Job:
     loss: str | None
     evaluate: bool
 
-    def load(self, settings: Settings, loss: str) -> Subject:
-        """Everything that the library needs; call it inside `users_code`."""
+    def load(self, settings: Settings, *, trains: bool = False) -> Subject:
+        """Everything that the library needs; call it inside `users_code`. `trains`: something has to be learned."""
         import torch
 
         device = pick_device(settings.device, torch.float32)
+        if self.batch is not None:
+            return self._load_users(settings, self.batch, device, trains)
         batch, words = self._batch(settings.seed)
-        model = _on(find_model(self.model, tuple(batch.shape[1:])), device)
-        model, dtype = _number_format(model, settings.seed)
+        model, first = _built(_on(find_model(self.model, tuple(batch.shape[1:])), device), settings.seed)
+        dtype = next((p.dtype for p in first.parameters() if p.is_floating_point()), None)
         if batch.is_floating_point() and dtype is not None:
             batch = batch.to(dtype)
-        return Subject(model, batch.to(device), find_loss(self.loss or loss, settings.seed), words)
+        return Subject(model, batch.to(device), self._loss(settings, trains), words)
+
+    def _load_users(self, settings: Settings, name: str, device: torch.device, trains: bool) -> Subject:
+        """The batch is what the user's function returns, with targets if it has any."""
+        from initscope.probe.batches import as_batch
+
+        options = {**self._about_data, "--data": self.data, "--samples": self.samples, "--centre": self.centre or None}
+        clash = [option for option, value in options.items() if value is not None]
+        if clash:
+            problem = f"does not go with {', '.join(clash)}: the function returns the whole batch"
+            raise BadInput("--batch", problem, "leave one of them out")
+        batch = users_batch(name, device)
+        model, first = _built(_on(find_model(self.model, shape_of(batch)), device), settings.seed)
+        given = as_batch(batch, first)
+        words = f"{name}, {given.samples} samples of {'x'.join(map(str, given.data.shape[1:])) or 'one number'}"
+        return Subject(model, batch, self._loss(settings, trains and given.target is None), words)
+
+    def _loss(self, settings: Settings, learned: bool) -> LossFunction | None:
+        """None: the library's own choice, by the targets; `learned`: there are none, and something has to be learned."""
+        name = self.loss or ("cross-entropy" if learned else None)
+        return None if name is None else find_loss(name, settings.seed)
+
+    @property
+    def count(self) -> int:
+        """How many samples are loaded or drawn."""
+        return _SAMPLES if self.samples is None else self.samples
+
+    @property
+    def _about_data(self) -> dict[str, Any]:
+        return {"--size": self.size, "--channels": self.channels, "--shape": self.shape, "--ints": self.ints}
 
     def shell(self, settings: Settings) -> str:
         """The model, the data and the draws as the command line names them, for commands that can be pasted."""
         words = [self.model]
-        pairs = {"--data": self.data, "--size": self.size, "--channels": self.channels, "--shape": self.shape}
-        for name, value in {**pairs, "--ints": self.ints, "--loss": self.loss}.items():
+        pairs = {"--data": self.data, "--batch": self.batch, **self._about_data, "--loss": self.loss}
+        for name, value in {**pairs, "--samples": self.samples}.items():
             words += [] if value is None else [name, str(value)]
-        words += [] if self.samples == _SAMPLES else ["--samples", str(self.samples)]
         words += [] if self.seeds == _SEEDS else ["--seeds", str(self.seeds)]
         words += [] if settings.seed == 0 else ["--seed", str(settings.seed)]
         words += [] if settings.device == "auto" else ["--device", settings.device]
@@ -88,18 +120,18 @@ class Job:
             raise BadInput(made_up[0], "goes without --size, --channels and --centre", "leave them out")
         generator = torch.Generator().manual_seed(seed)
         if self.shape is not None:
-            shape = (self.samples, *_sides(self.shape))
+            shape = (self.count, *_sides(self.shape))
             _check_size(shape)
             return torch.randn(shape, generator=generator), f"gaussian {self.shape}"
         if self.ints is not None:
             vocabulary, length = _vocabulary(self.ints)
-            _check_size((self.samples, length))
-            indices = torch.randint(vocabulary, (self.samples, length), generator=generator)
+            _check_size((self.count, length))
+            indices = torch.randint(vocabulary, (self.count, length), generator=generator)
             return indices, f"{length} random integers below {vocabulary}"
         from initscope.data import load
 
         options = {"size": self.size, "channels": self.channels, "seed": seed, "centre": self.centre}
-        images = load(self.data or "photos", count=self.samples, **options)  # type: ignore[arg-type]
+        images = load(self.data or "photos", count=self.count, **options)  # type: ignore[arg-type]
         return images.images, f"{images.source} {'x'.join(map(str, images.images.shape[1:]))}"
 
 
@@ -112,8 +144,9 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @click.argument("model", metavar="MODEL")
     @click.option("--data", default=None, metavar="NAME", help=f"{DATA_HELP} [default: photos]")
+    @click.option("--batch", default=None, metavar="NAME", help=BATCH_HELP)
     @click.option(
-        "--samples", type=click.IntRange(2), default=_SAMPLES, show_default=True, help="How many samples, 2 or more."
+        "--samples", type=click.IntRange(2), default=None, help=f"How many samples, 2 or more [default: {_SAMPLES}]."
     )
     @click.option(
         "--size", type=click.IntRange(1), default=None, help="Height and width [default: 32; files keep theirs]."
@@ -129,7 +162,9 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--seeds", type=click.IntRange(1), default=_SEEDS, show_default=True, help="Draws of the initialization."
     )
-    @click.option("--loss", default=None, metavar="NAME", help=f"{LOSS_HELP} [default: {LOSSES[0]}]")
+    @click.option(
+        "--loss", default=None, metavar="NAME", help=f"{LOSS_HELP} [default: what fits the targets, or {LOSSES[0]}]"
+    )
     @click.option("--eval", "evaluate", is_flag=True, help="Evaluation mode: batch norm uses its running statistics.")
     @functools.wraps(function)
     def with_job(settings: Settings, **options: Any) -> None:
@@ -149,20 +184,19 @@ def _on(model: nn.Module | Callable[[], nn.Module], device: torch.device) -> nn.
     return lambda: model().to(device)
 
 
-def _number_format(
+def _built(
     model: nn.Module | Callable[[], nn.Module], seed: int
-) -> tuple[nn.Module | Callable[[], nn.Module], torch.dtype | None]:
-    """The model, and in which numbers its weights are, None without any; of a factory the first product is handed on."""
+) -> tuple[nn.Module | Callable[[], nn.Module], nn.Module]:
+    """The model, and a module to look at; the first product of a factory is what it hands out first."""
     from torch import nn
 
     from initscope.probe.checking import build
 
-    first = model if isinstance(model, nn.Module) else build(model, seed)
-    dtype = next((p.dtype for p in first.parameters() if p.is_floating_point()), None)
     if isinstance(model, nn.Module):
-        return model, dtype
+        return model, model
+    first = build(model, seed)
     waiting, factory = [first], model
-    return lambda: waiting.pop() if waiting else factory(), dtype
+    return lambda: waiting.pop() if waiting else factory(), first
 
 
 def _sides(text: str) -> list[int]:

@@ -9,6 +9,7 @@ import click
 
 from initscope.cli.common import Settings, advancing, common_options, progress_bar
 from initscope.cli.options import Task, memory_option, task_options
+from initscope.cli.words import in_options
 from initscope.errors import BadInput
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _predict(
             advance = advancing(bar, bar.add_task("predict", total=1.0))
             return predict(task.network(), x, y, seed=settings.seed, dtype=dtype, memory=memory, progress=advance), None
     except (NoExactForm, BadInput) as error:
-        return None, str(error)
+        return None, in_options(error)
 
 
 def _print_similarity(

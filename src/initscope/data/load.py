@@ -150,7 +150,7 @@ def _read(store: Store, request: Request, index: np.ndarray[tuple[int], np.dtype
     for image in store.read([int(i) for i in index]):
         if image.dim() == 2:
             if request.size is not None or request.channels is not None:
-                raise BadInput(store.place, "holds vectors, not images", "leave size and channels out")
+                raise BadInput(store.place, "holds vectors, not images", "leave size= and channels= out")
             shaped.append(image)
         else:
             shaped.append(fit(with_channels(store.place, image, request.channels), request.size))
@@ -160,7 +160,7 @@ def _read(store: Store, request: Request, index: np.ndarray[tuple[int], np.dtype
     shapes_seen = sorted({tuple(image.shape[1:]) for image in shaped})
     if len(shapes_seen) > 1:
         some = " and ".join(str(shape) for shape in shapes_seen[:2])
-        raise BadInput(store.place, f"images of different shapes {some}", "pass size (and channels)")
+        raise BadInput(store.place, f"images of different shapes {some}", "pass size= (and channels=)")
     return torch.cat(shaped)
 
 

@@ -48,7 +48,7 @@ def with_channels(place: str, images: Tensor, channels: int | None) -> Tensor:
         colour = images[:, :3]
         weights = torch.tensor(_LUMA, dtype=images.dtype).view(1, 3, 1, 1)
         return colour.contiguous() if channels == 3 else (colour * weights).sum(1, keepdim=True)
-    raise BadInput(place, f"cannot turn {have} channels into {channels}", "use channels=1 or 3, or leave channels out")
+    raise BadInput(place, f"cannot turn {have} channels into {channels}", "use channels=1 or 3, or leave channels= out")
 
 
 def fit(images: Tensor, size: tuple[int, int] | None) -> Tensor:

@@ -34,7 +34,7 @@ def make(kind: str, request: Request) -> Tensor:
         raise BadInput(f"shapes:{kind}", "unknown kind of body", f"kinds are {', '.join(BODIES)}")
     channels, height, width = request.shape(1)
     if min(height, width) < 3:
-        raise BadInput("shapes", f"no room for a body in {height} x {width} pixels", "use size 3 or more")
+        raise BadInput("shapes", f"no room for a body in {height} x {width} pixels", "use size=3 or more")
     random = request.random()
     bodies = [BODIES[kind]] if kind else list(BODIES.values())
     masks = np.stack([_draw(random, bodies, height, width) for _ in range(request.count)])

@@ -20,9 +20,9 @@ from initscope.finite.losses import LossFunction, LossName, make_loss
 from initscope.finite.per_sample import Loss, sample_gradients, weight_layers
 from initscope.finite.planning import plan_draws
 from initscope.finite.stopping import Stopping, collect, widest
-from initscope.geometry import check_inputs, generator
+from initscope.geometry import check_inputs, generator, ordinary
 from initscope.layers import Conv, Dense, Layer
-from initscope.networks import Concat, Residual, Sequential, Sum
+from initscope.networks import Concat, Residual, Sequential, Sum, as_network
 from initscope.networks.progress import Progress
 from initscope.weights import Gaussian
 
@@ -88,6 +88,7 @@ def _views() -> ModuleType:
     return import_module("initscope.report.similarity_views")  # `report` stands on this room
 
 
+@torch.inference_mode(False)
 def simulate_gradients(
     net: Layer,
     x: Tensor,
@@ -126,7 +127,8 @@ def simulate_gradients(
     if average not in get_args(Average):
         raise BadInput("simulate_gradients", f"average is {average!r}", "use 'moments' or 'networks'")
     generator(seed)  # refuses what is no seed before the work begins
-    inputs = x.detach().to(torch.promote_types(x.dtype, torch.float32))
+    inputs = ordinary(x.detach().to(torch.promote_types(x.dtype, torch.float32)))
+    targets = ordinary(targets) if isinstance(targets, Tensor) else targets
     networks = _Networks.checked(net, head, inputs, seed)
     function, targets = make_loss(loss, targets, networks.full.output_shape(tuple(x.shape[1:])), inputs, seed)
     plan = plan_draws("simulate_gradients", networks.full, inputs, draws=stopping.draws, memory=memory, backward=True)
@@ -159,7 +161,7 @@ class _Networks:
 
     @classmethod
     def checked(cls, net: Layer, head: int | None, inputs: Tensor, seed: int) -> _Networks:
-        net = net if isinstance(net, Sequential) else Sequential(net)
+        net = as_network("simulate_gradients", net)
         full = net
         if head is not None:
             if isinstance(head, bool) or not isinstance(head, int) or head < 1:

@@ -62,7 +62,7 @@ def _classes(targets: Tensor | None, classes: int, inputs: Tensor, seed: int) ->
         raise BadInput(
             "targets",
             f"classes reach from {int(targets.min())} to {int(targets.max())}, expected 0 to {classes - 1}",
-            f"number them from 0, or use a head of {int(targets.max()) + 1}",
+            f"number them from 0, or use head={int(targets.max()) + 1}",
         )
     return targets.to(inputs.device, torch.int64)
 

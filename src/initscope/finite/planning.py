@@ -51,7 +51,7 @@ def plan_draws(
     allowed = budget(memory, inputs.device)
     whole = "batch norm takes the whole batch at once: use fewer or smaller inputs"
     rest = whole if net.needs_joint_batch else "use smaller inputs"
-    require_memory(place, needed, allowed, f"{rest}, narrower layers, or raise memory")
+    require_memory(place, needed, allowed, f"{rest}, narrower layers, or raise memory=")
     threads = 1 if inputs.device.type != "cpu" else torch.get_num_threads()
     return Plan(tile, max(1, min(threads, draws, allowed // needed)))
 

@@ -21,7 +21,7 @@ from initscope.finite.planning import plan_draws
 from initscope.finite.stopping import Stopping, collect, widest
 from initscope.geometry import check_inputs, generator
 from initscope.layers import Layer
-from initscope.networks import Sequential
+from initscope.networks import Sequential, as_network
 from initscope.networks.prediction import QUANTITIES, warn_zero_layers
 from initscope.networks.progress import Progress
 
@@ -125,7 +125,7 @@ def simulate(
     stopping = Stopping.checked("simulate", draws, until, level)
     if average not in get_args(Average):
         raise BadInput("simulate", f"average is {average!r}", "use 'moments' or 'networks'")
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("simulate", net)
     shape = tuple(x.shape[1:])
     net.output_shape(shape)
     generator(seed)  # refuses what is no seed before the work begins

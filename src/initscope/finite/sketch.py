@@ -24,7 +24,7 @@ from initscope.finite.running import Running
 from initscope.finite.sketch_deep import add_group, by_windows, group_mean
 from initscope.geometry import check_inputs, generator
 from initscope.layers import Layer
-from initscope.networks import Sequential
+from initscope.networks import Sequential, as_network
 from initscope.networks.fast import FastPlan, fast_plan
 from initscope.networks.fused import ConvStack, dense_kernel
 from initscope.networks.fused.plain import psi
@@ -64,7 +64,7 @@ def sketch_kernel(
         raise BadInput(
             "sketch_kernel", f"work is {work!r}, expected a whole number from 1 on", "pass for example work=1024"
         )
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("sketch_kernel", net)
     net.output_shape(tuple(x.shape[1:]))
     plan = _plan(net, x)
     x, other = x.detach().to(dtype), None if y is None else y.detach().to(dtype)

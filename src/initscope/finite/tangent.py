@@ -13,7 +13,7 @@ from initscope.errors import BadInput
 from initscope.finite.estimate import Estimate
 from initscope.geometry import check_inputs, generator
 from initscope.layers import Conv, Layer
-from initscope.networks import Sequential
+from initscope.networks import Sequential, as_network
 from initscope.networks.progress import Progress
 from initscope.networks.tangent import Parametrization, parameters, variances
 
@@ -47,7 +47,7 @@ def simulate_tangent(
         raise BadInput("simulate_tangent", f"parametrization is {parametrization!r}", "choose 'ntk' or 'standard'")
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 2:
         raise BadInput("simulate_tangent", f"draws is {draws!r}, expected a whole number from 2 on", "pass draws >= 2")
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("simulate_tangent", net)
     shape = tuple(x.shape[1:])
     net.output_shape(shape)
     scales = _scales(net, shape) if parametrization == "ntk" else None

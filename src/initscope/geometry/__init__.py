@@ -9,7 +9,7 @@ from initscope.geometry.boundaries import (
 from initscope.geometry.channels import ChannelStatistics, channel_statistics
 from initscope.geometry.cyclic import cyclic_convolution
 from initscope.geometry.draws import covariance, draw_units, generator, push, then
-from initscope.geometry.inputs import Inputs, check_inputs
+from initscope.geometry.inputs import Inputs, check_inputs, ordinary
 from initscope.geometry.kinds import equal_shares, merge_kinds, regroup
 from initscope.geometry.pairs import angle, defect, similarity, squared_distance, warn_undefined
 from initscope.geometry.state import Block, Draw, Side, State, Tilt, diagonal, variance
@@ -34,6 +34,7 @@ __all__ = [
     "equal_shares",
     "generator",
     "merge_kinds",
+    "ordinary",
     "push",
     "rectangle_boundary_size",
     "regroup",

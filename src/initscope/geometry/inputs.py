@@ -95,6 +95,14 @@ def check_inputs(x: Tensor, y: Tensor | None, *, zipped: bool) -> None:
         raise BadInput("x, y", f"got devices {x.device} and {y.device}, expected one device", "move one with .to(...)")
 
 
+def ordinary(t: Tensor) -> Tensor:
+    """The tensor itself; its copy where it was made under `torch.inference_mode`: such tensors take no backward pass."""
+    if not t.is_inference():
+        return t
+    with torch.inference_mode(False):
+        return t.clone()
+
+
 def _check_one(name: str, t: object) -> None:
     if not isinstance(t, Tensor):
         raise BadInput(name, f"got a {type(t).__name__}, expected a tensor", "pass torch.as_tensor(...)")

@@ -162,7 +162,7 @@ def fit_least_squares(
             raise BadInput("examples", f"{image.shape[1]} channels, the picture has {channels}", "use alike pictures")
         tiles = plan_tiles(moves, channels, (image.shape[-2], image.shape[-1]), allowed)
         if tiles is None:
-            raise BadInput("examples", "do not fit into the memory allowed", "raise memory, or use fewer channels")
+            raise BadInput("examples", "do not fit into the memory allowed", "raise memory=, or use fewer channels")
         for tile in tiles.tiles:
             features = encoder(image[..., tile.source_rows, tile.source_columns])
             rows, columns = (slice(s.start // block, -(-s.stop // block)) for s in tile.inside)

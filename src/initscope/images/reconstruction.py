@@ -179,7 +179,7 @@ def _notes(pipeline: Pipeline, output: Tensor, ssim: float, inverted: bool) -> t
 
 def _pictures(examples: Sequence[Tensor], picture: Tensor) -> list[Tensor]:
     if not len(examples):
-        raise BadInput("examples", "no pictures to fit on", "pass one at least, or leave examples out")
+        raise BadInput("examples", "no pictures to fit on", "pass one at least, or leave examples= out")
     from initscope.data.pixels import with_channels
 
     found = (read_picture(example).to(picture.device) for example in examples)

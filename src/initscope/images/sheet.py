@@ -73,7 +73,7 @@ def contact_sheet(
     if over not in get_args(Over):
         raise BadInput("sheet", f"got {over!r}", f"choose from {', '.join(get_args(Over))}")
     if over in options:
-        raise BadInput("sheet", f"{over} is what the sheet goes over", f"leave {over} out")
+        raise BadInput("sheet", f"{over} is what the sheet goes over", f"leave {over}= out")
     if values is None:
         stages = len(find(options.get("arch", "vgg16")).blocks)
         values = tuple(range(1, stages + 1)) if over == "depth" else VALUES[over]

@@ -238,6 +238,27 @@ def _merge(outputs: list[Tensor], *, add: bool) -> Tensor:
     return torch.stack(outputs).sum(0) if add else torch.cat(outputs, 1)
 
 
+def as_network(place: str, net: object) -> Sequential:
+    """The network as a sequence of layers, or one clear error that says how to get one."""
+    if isinstance(net, Sequential):
+        return net
+    if isinstance(net, Layer):
+        return Sequential(net)
+    if isinstance(net, str):
+        raise BadInput(place, f"net is the text {_quoted(net)}, expected a network", f"pass parse({_quoted(net)})")
+    problem = f"net is a {type(net).__name__}, expected a network"
+    if isinstance(net, nn.Module):
+        raise BadInput(
+            place, problem, "write it as a network, for example with parse(...), or pass the module to check"
+        )
+    raise BadInput(place, problem, 'pass for example parse("conv3 relu gap") or Sequential(Conv(64), ReLU())')
+
+
+def _quoted(text: str) -> str:
+    short = text if len(text) <= 60 else f"{text[:57]}..."
+    return f'"{short}"'
+
+
 def needed_after(layers: tuple[Layer, ...], keep: bool = False) -> list[bool]:
     """For each layer, whether any later one (or what follows them all: `keep`) looks at pairs of different positions."""
     needed = []

@@ -13,7 +13,7 @@ from torch import Tensor
 from initscope.errors import BadInput, SimulatedKernel
 from initscope.geometry import Inputs, check_inputs, generator, warn_undefined
 from initscope.layers import Layer, Trace
-from initscope.networks.composition import Sequential
+from initscope.networks.composition import Sequential, as_network
 from initscope.networks.fast import FastPlan, fast_plan
 from initscope.networks.planning import (
     REPLICATES,
@@ -70,7 +70,7 @@ def kernel(
             [0.3183, 1.0000]])
     """
     _check(x, y, quantity, dtype)
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("kernel", net)
     net.output_shape(tuple(x.shape[1:]))
     dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
     x, y = x.detach().to(dtype), None if y is None else y.detach().to(dtype)
@@ -86,7 +86,7 @@ def kernel(
 def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: int | None = None) -> KernelEstimate:
     """How `kernel` will go about it and what it will use; raises BadInput where it does not fit."""
     check_inputs(x, y, zipped=False)
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("kernel", net)
     n, m = len(x), len(x if y is None else y)
     pairs = n * (n + 1) // 2 if y is None else n * m
     shape, positions = tuple(x.shape[1:]), math.prod(x.shape[2:])
@@ -97,7 +97,7 @@ def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: i
     fast = fast_plan(net, shape)
     if fast is not None and fast.peak_bytes(x, m) <= allowed:
         return KernelEstimate("fused", pairs, updates, output, fast.peak_bytes(x, m), n)
-    remedy = "use smaller or fewer inputs, or raise memory"
+    remedy = "use smaller or fewer inputs, or raise memory="
     simulated = simulates(net, x)
     if net.needs_joint_batch or simulated:
         count = n + (0 if y is None else m)

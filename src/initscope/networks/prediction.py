@@ -14,7 +14,7 @@ from torch import Tensor
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State, check_inputs, generator, warn_undefined
 from initscope.layers import Layer, Rung, Trace
-from initscope.networks.composition import Sequential, needed_after
+from initscope.networks.composition import Sequential, as_network, needed_after
 from initscope.networks.planning import (
     REPLICATES,
     UNITS,
@@ -115,7 +115,7 @@ def predict(
     """
     check_inputs(x, y, zipped=True)
     dtype = _dtype(dtype, x.device)
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("predict", net)
     net.output_shape(tuple(x.shape[1:]))
     x, y = x.detach().to(dtype), y.detach().to(dtype)
     tile = _tile(net, x, memory)
@@ -139,10 +139,10 @@ def _tile(net: Sequential, x: Tensor, memory: int | None) -> int:
         needed = joint_bytes(net, shape, 2 * n, simulated)
         fits = [s for s in range(1, min(shape[1:], default=0)) if _fits(net, (shape[0], s, s), 2 * n, allowed)]
         size = f"use images of at most {fits[-1]}x{fits[-1]}, or fewer" if fits else "use fewer or smaller inputs"
-        require_memory("predict", needed, allowed, f"batch norm relates the whole batch: {size}, or raise memory")
+        require_memory("predict", needed, allowed, f"batch norm relates the whole batch: {size}, or raise memory=")
         return n
     needed = pair_bytes(net, shape, x.dtype, simulated)
-    require_memory("predict", needed, allowed, "use smaller images, or raise memory")
+    require_memory("predict", needed, allowed, "use smaller images, or raise memory=")
     # Simulated pairs go one by one, each with random numbers of its own: answers do not depend on the memory at hand.
     return 1 if simulated else min(n, allowed // needed)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
-from initscope.networks.composition import Concat, Residual, Sequential, Sum
+from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
 from initscope.networks.fast import Variances, fast_plan, variances_of
 from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
 from initscope.networks.prediction import totals
@@ -60,7 +60,7 @@ def tangent_kernel(
         raise BadInput("tangent_kernel", f"parametrization is {parametrization!r}", "choose 'ntk' or 'standard'")
     if dtype not in (None, torch.float32, torch.float64):
         raise BadInput("tangent_kernel", f"dtype is {dtype}", "use torch.float32 or torch.float64")
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("tangent_kernel", net)
     net.output_shape(tuple(x.shape[1:]))
     dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
     x, other = x.detach().to(dtype), (x if y is None else y).detach().to(dtype)
@@ -105,7 +105,7 @@ def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
     shape, allowed = tuple(x.shape[1:]), budget(memory, x.device)
     each = entry_bytes(net, shape, x.dtype) * max(1, len(parameters(net, shape)))
     output = 2 * len(x) * m * x.element_size()
-    require_memory("tangent_kernel", output + each, allowed, "use smaller or fewer inputs, or raise memory")
+    require_memory("tangent_kernel", output + each, allowed, "use smaller or fewer inputs, or raise memory=")
     return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), LARGEST_TILE))
 
 

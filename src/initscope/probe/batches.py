@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +13,20 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from initscope.errors import BadInput
-from initscope.probe.safekeeping import same_randomness
+from initscope.geometry import ordinary
+from initscope.probe.losses import (
+    RANDOM_DIRECTION,
+    check_labels,
+    check_length,
+    class_axis,
+    loss_function,
+    random_direction,
+    users_loss,
+)
+from initscope.probe.losses import Loss as Loss
+from initscope.probe.losses import main_output as main_output
+from initscope.probe.safekeeping import check_trackable, same_randomness
 from initscope.probe.trace import tensors_in
-
-Loss = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,7 @@ class Batch:
 
 def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
     """A tensor, positional arguments in a tuple, keyword arguments in a dict, `(inputs, targets)`, or a loader of these."""
+    check_trackable(model)
     if isinstance(batch, Iterable) and not isinstance(batch, Tensor | Mapping | tuple | list):
         with same_randomness(batch):
             batch = next(iter(batch), None)
@@ -72,6 +82,7 @@ def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
             f"got a {type(batch).__name__}",
             "pass a tensor, a tuple, a dict of keyword arguments or a DataLoader",
         )
+    arguments, keywords, target = tree_map_only(Tensor, ordinary, (arguments, keywords, target))
     tensors = tensors_in((arguments, keywords))
     if not tensors:
         raise BadInput("batch", "holds no tensor", "pass at least one tensor with samples on its first axis")
@@ -101,47 +112,22 @@ def total_loss(output: Any, batch: Batch, loss: Loss | None, seed: int) -> tuple
     Without a target it is a random direction per sample, so that gradients do not depend on the outputs' scale.
     """
     if loss is not None:
-        value = loss(output, batch.target)
-        if not isinstance(value, Tensor):
-            raise BadInput(
-                "loss", f"returned a {type(value).__name__}, expected a tensor", "return losses or their sum"
-            )
-        return value.sum(), getattr(loss, "__name__", type(loss).__name__)
+        return users_loss(loss_function(loss, seed), output, batch.target, batch.samples)
     own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(own, Tensor) and own.ndim == 0:
         return own * batch.samples, "the model's own"
     values = main_output(output)
     target = batch.target
+    check_length(values, target, batch.samples)
     if isinstance(target, Tensor) and target.ndim > 0 and len(target) == len(values):
         classes = class_axis(values, target)
-        if classes is not None:
-            each = F.cross_entropy(values.movedim(classes, 1), target, reduction="sum")
+        if classes is not None and values.shape[classes] > 1:
+            check_labels(target, values.shape[classes])
+            each = F.cross_entropy(values.movedim(classes, 1), target.long(), reduction="sum")
             return each / max(target[0].numel(), 1), "cross-entropy"
-        if target.shape == values.shape:
-            return (values - target).square().sum() / 2, "squared error"
-    generator = torch.Generator().manual_seed(seed)
-    direction = torch.randn(values.shape, generator=generator).to(values)
-    return (values * direction).sum() / math.sqrt(max(values[0].numel(), 1)), "random direction"
-
-
-def class_axis(values: Tensor, target: Tensor) -> int | None:
-    """Where the classes are if the target is their indices: axis 1, as torch has it, or the last, as language models do."""
-    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool or values.ndim < 2:
-        return None
-    if target.shape == (*values.shape[:1], *values.shape[2:]):
-        return 1
-    return values.ndim - 1 if target.shape == values.shape[:-1] else None
-
-
-def main_output(output: Any) -> Tensor:
-    """What the loss is taken of: logits or the last hidden state where a model names them, else its first tensor."""
-    for name in ("logits", "last_hidden_state"):
-        found = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
-        if isinstance(found, Tensor):
-            return found
-    tensors = [t for t in tensors_in(output) if t.is_floating_point() and t.ndim > 0]
-    if not tensors:
-        raise BadInput(
-            "model", "its output holds no floating point tensor", "pass loss=... to say what is differentiated"
-        )
-    return tensors[0]
+        if classes is not None and bool(((target == 0) | (target == 1)).all()):  # one score for two classes
+            wanted = target.unsqueeze(classes).to(values)
+            return F.binary_cross_entropy_with_logits(values, wanted, reduction="sum"), "binary cross-entropy"
+        if target.shape == values.shape or classes is not None:
+            return (values - target.reshape(values.shape)).square().sum() / 2, "squared error"
+    return random_direction(values, seed), RANDOM_DIRECTION

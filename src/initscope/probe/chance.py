@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from initscope.errors import InitscopeError
-from initscope.probe.batches import Batch, class_axis, main_output
+from initscope.probe.batches import Batch
+from initscope.probe.losses import RANDOM_DIRECTION, class_axis, main_output
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,12 @@ def initial_loss(output: Any, batch: Batch, value: Tensor, name: str) -> Initial
             best = float((target - target.mean(0)).double().square().mean())
             return InitialLoss("squared error", error, best, rms) if best > 0 else None
         return None
-    if name == "random direction" and logits.ndim == 2 and logits.shape[1] > 1:
-        rows = logits.double()
-        return InitialLoss("logits", float((rows.logsumexp(1) - rows.mean(1)).mean()), math.log(rows.shape[1]), rms)
+    drawn = name.startswith("cross-entropy") and logits.ndim > 1
+    if logits.shape[-1] > 1 and (drawn or (name == RANDOM_DIRECTION and logits.ndim == 2)):
+        rows = logits.double().movedim(1 if logits.ndim > 3 else -1, -1)
+        expected = float((rows.logsumexp(-1) - rows.mean(-1)).mean())  # over all labels alike
+        classes = rows.shape[-1]
+        return InitialLoss("cross-entropy" if drawn else "logits", expected, math.log(classes), rms, classes)
     return None
 
 

@@ -15,7 +15,7 @@ from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch
 from initscope.probe.blame import Place, carriers, contributions, shares
 from initscope.probe.diagnosis import Case, DataFacts, Judgement, judge
-from initscope.probe.findings import Finding, verdict_of
+from initscope.probe.findings import Finding, Note, verdict_of
 from initscope.probe.inspection import Inspection, Look, inspect_model
 from initscope.probe.redraw import Redraw, awakened
 from initscope.probe.report import Draw, LayerReport, Report, SeedSpread
@@ -139,9 +139,7 @@ class Measured:
 class Measurement:
     """How every pass of a check is made."""
 
-    def __init__(
-        self, batch: Batch, loss: Loss | None, train: bool, dropout: bool, thresholds: Thresholds
-    ) -> None:
+    def __init__(self, batch: Batch, loss: Loss | None, train: bool, dropout: bool, thresholds: Thresholds) -> None:
         self.batch, self.loss, self.train, self.dropout, self.thresholds = batch, loss, train, dropout, thresholds
 
     def inspect(
@@ -223,7 +221,7 @@ def _others(look: Measurement, redraw: Redraw, seeds: Sequence[int]) -> list[tup
         try:
             found.append((seed, look.of(redraw.draw(seed), seed)))
         except (RuntimeError, TypeError) as error:  # a model that cannot be copied
-            redraw.failure = f"one draw only: {str(error).splitlines()[0]}"
+            redraw.failure = f"not made, the model cannot be copied ({str(error).splitlines()[0]})"
             break
     return found
 
@@ -252,11 +250,11 @@ def _report(
     rows = main.rows
     good = [m for _, m in others if m.inspection.failure is None]
     rows = [_with_spread(row, i, good) for i, row in enumerate(rows)]
-    notes = [f"{name}: {why}" for name, why in first.notes.items()]
+    notes = list(first.notes)
     if batch.note:
-        notes.append(f"batch: {batch.note}")
+        notes.append(Note("batch", batch.note))
     if redraw is not None:
-        notes.append(f"other draws: {redraw.how}")
+        notes.append(Note("draws", redraw.how))
     initial = None if first.initial is None else asdict(first.initial)
     return Report(
         findings=tuple(main.found.findings),

@@ -46,10 +46,26 @@ class Finding:
         }
 
 
+@dataclass(frozen=True)
+class Note:
+    """Something to know about how a report was made.
+
+    kind: "no-theory" (a function without theory), "too-long" (a step that takes longer to predict than to measure),
+    "layout" (an arrangement of axes or groups without theory), "written" (weights that the forward pass writes to), "batch"
+    or "draws" (how they were made, in `detail`). For the first three, `detail` is the function and `steps` those that call it.
+    """
+
+    kind: Literal["no-theory", "too-long", "layout", "written", "batch", "draws"]
+    detail: str = ""
+    steps: tuple[str, ...] = ()
+
+
 SIGNAL: tuple[Kind, ...] = ("collapse", "activation-scale", "gradient-scale", "saturated")
 
 
-def ordered(findings: Iterable[Finding], place: Callable[[str | None], int | None] = lambda step: None) -> list[Finding]:
+def ordered(
+    findings: Iterable[Finding], place: Callable[[str | None], int | None] = lambda step: None
+) -> list[Finding]:
     """The worst status first; among equals causes before what they cause.
 
     What happens to the signal is ordered by `place(step)`, its place in the forward pass: a jump at one step comes before

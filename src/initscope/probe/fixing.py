@@ -15,6 +15,7 @@ from torch import nn
 from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch
 from initscope.probe.checking import build, check, check_model
+from initscope.probe.findings import SEVERITY, Note
 from initscope.probe.redraw import Redraw
 from initscope.probe.remedies.places import plan_of
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, Remedy
@@ -29,7 +30,6 @@ from initscope.probe.remedies.screening import (
     twin_of,
     weight_candidates,
 )
-from initscope.probe.findings import SEVERITY
 from initscope.probe.report import Report
 from initscope.probe.safekeeping import untouched
 from initscope.probe.thresholds import DEFAULT, Thresholds
@@ -240,9 +240,9 @@ class _Work:
 
         options = self.conditions.for_check()
         after = check(drawn, as_given(self.batch), target=self.batch.target, seeds=self.before.seeds, **options)
-        notes = [note for note in after.notes if not note.startswith("other seeds")]
+        notes = [note for note in after.notes if note.kind != "draws"]
         if after.seeds > 1:
-            notes.append(f"other seeds: {self.redraw.how}, then {candidate.name}")
+            notes.append(Note("draws", f"{self.redraw.how}, then {candidate.name}"))
         return twin, replace(after, notes=tuple(notes))
 
     def _prescribed(self, model: nn.Module, report: Report, changes: Sequence[Changes]) -> tuple[Remedy, ...]:

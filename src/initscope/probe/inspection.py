@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from initscope.errors import InitscopeError
 from initscope.probe.batches import Batch, Loss, main_output, total_loss
 from initscope.probe.chance import InitialLoss, initial_loss
+from initscope.probe.findings import Note
 from initscope.probe.measure import (
     BatchGeometry,
     batch_geometry,
@@ -45,7 +46,9 @@ class Look:
     saturated: float | None = None
     fit: float | None = None  # of running statistics: root mean square of what they normalize, 1 where they fit
     gradient: BatchGeometry | None = None
-    sensitivity: float | None = None  # Σ |g||x| over positions, mean over samples: what a relative change of x does to the loss
+    sensitivity: float | None = (
+        None  # Σ |g||x| over positions, mean over samples: what a relative change of x does to the loss
+    )
     gradient_broken: bool = False
     has_gradient: bool = False  # autograd follows it
     predicted: Predicted | None = None
@@ -72,7 +75,7 @@ class Inspection:
     loss: str = ""
     initial: InitialLoss | None = None
     failure: str | None = None
-    notes: dict[str, str] = field(default_factory=dict)  # step -> why it has no theory
+    notes: list[Note] = field(default_factory=list)
     numbers: bool = True  # the data are numbers, not indices
     output: int | None = None  # the step that made what the model returns
     cuts: list[int] = field(default_factory=list)  # steps whose result was detached
@@ -127,12 +130,9 @@ def inspect_model(
             result.output = recorder.maker_of(main_output(output))
         result.cuts = recorder.cuts
         if watch.theory is not None:
-            result.notes = dict(watch.theory.notes)
-            if watch.theory.unknown:
-                named = (f"{function} (first at {name})" for function, name in watch.theory.unknown.items())
-                result.notes["measured only, no theory"] = ", ".join(named)
+            result.notes = watch.theory.notes
         if rewritten.names:
-            result.notes["weights"] = f"the forward pass writes to {', '.join(rewritten.names)}, and they stay so"
+            result.notes.append(Note("written", steps=tuple(rewritten.names)))
         if backward:
             value, result.loss = total_loss(output, batch, loss, seed + SHIFT)
             result.initial = initial_loss(output, batch, value, result.loss)

@@ -162,7 +162,7 @@ def _over_units(values: Tensor, reduce: object) -> Tensor:
 
 
 def normalized_rms(values: Tensor, weight: Tensor | None, bias: Tensor | None) -> float:
-    """Root mean square of what a batch norm (n, c, ...) gave, without its own scale and shift; channels of scale 0 do not count."""
+    """Root mean square of what a batch norm (n, c, ...) gave, without its scale and shift; channels of scale 0 do not count."""
     flat = values.detach().transpose(0, 1).flatten(1).double()
     shift = flat.new_zeros(len(flat)) if bias is None else bias.detach().double()
     scale = flat.new_ones(len(flat)) if weight is None else weight.detach().double()

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-SAME_LAW = 0.1  # a module's own `reset_parameters` is its law if it gives the mean and the spread that the weights have now
+SAME_LAW = (
+    0.1  # a module's own `reset_parameters` is its law if it gives the mean and the spread that the weights have now
+)
 NUDGE = 1e-3  # of the size that would keep a signal's norm
 
 
@@ -39,7 +41,7 @@ class Redraw:
 
     def draw(self, seed: int) -> nn.Module:
         """The model with new weights, in the same modes and on the same devices."""
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), torch.inference_mode(False):
             torch.manual_seed(seed)
             if self.factory is not None:
                 return self.factory()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from initscope.errors import InitscopeError
-from initscope.probe.findings import SEVERITY, Finding, Kind, Status, Verdict, verdict_of
+from initscope.probe.findings import SEVERITY, Finding, Kind, Note, Status, Verdict, verdict_of
 from initscope.probe.score import Score
 from initscope.probe.theory import Predicted
 from initscope.probe.weights import WeightFacts
@@ -139,8 +139,8 @@ class LayerReport:
 
 
 _NUMBERS = (
-    "rms", "norm_ratio", "grad_norm_ratio", "sensitivity_ratio", "cosine_mean", "cosine_std", "cosine_predicted", "angle_deg", "defect",
-    "centred_cosine", "effective_rank", "grad_cosine", "dead_fraction", "saturated_fraction", "weight_norm",
+    "rms", "norm_ratio", "grad_norm_ratio", "sensitivity_ratio", "cosine_mean", "cosine_std", "cosine_predicted",
+    "angle_deg", "defect", "centred_cosine", "effective_rank", "grad_cosine", "dead_fraction", "saturated_fraction", "weight_norm",
     "weight_grad_norm", "norm_ratio_predicted", "contraction",
 )  # fmt: skip
 
@@ -158,7 +158,7 @@ class Report:
     remedies: tuple[Any, ...]
     seeds: int
     seconds: float
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     failure: str | None
     loss: str
     samples: int
@@ -213,7 +213,7 @@ class Report:
             "loss": self.loss,
             "initial_loss": self.initial_loss,
             "seconds": self.seconds,
-            "notes": list(self.notes),
+            "notes": words.note_texts(self.notes),
         }
 
     def assert_healthy(self, *, allow_warnings: bool = True) -> None:
@@ -242,7 +242,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """What Jupyter and marimo show: the first screen of the page."""
-        page: str = import_module("initscope.report").check_fragment(self)
+        page: str = import_module("initscope.report").check_html(self)
         return page
 
 

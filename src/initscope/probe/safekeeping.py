@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from initscope.errors import BadInput
+
 _OWN = frozenset(nn.Module().__dict__)  # what every module has: parameters, buffers, hooks, mode
 
 
@@ -23,6 +25,7 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
     Attributes, batch statistics, `.grad`, modes, weights that the model itself renormalises, and the random states of torch,
     NumPy and Python are put back. Other weights are not copied: see `Rewritten`. Compiled parts run as they were written.
     """
+    check_trackable(model)
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
     modes = [(m, m.training) for m in model.modules()]
     attributes = [_attributes(m) for m in model.modules()]
@@ -53,6 +56,14 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
                     tensor.copy_(value)
             for parameter, grad in grads:
                 parameter.grad = grad
+
+
+def check_trackable(model: nn.Module) -> None:
+    """Weights and buffers made under `torch.inference_mode` have no gradients and cannot be put back: one clear error."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_inference():
+            remedy = "build the model outside of inference_mode, or pass copy.deepcopy(model) made outside of it"
+            raise BadInput("model", f"{name} was made under torch.inference_mode, so it has no gradient", remedy)
 
 
 def _written(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

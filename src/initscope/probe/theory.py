@@ -12,21 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from scipy.stats import t as student
 from torch import Tensor
 
-from initscope.errors import InitscopeError
+from initscope.errors import InitscopeError, NoExactForm
 from initscope.geometry import Inputs, Side, State
 from initscope.geometry.state import Law
 from initscope.layers import Layer, Trace
 from initscope.networks.merging import add, concatenate
 from initscope.networks.prediction import geometry, totals
+from initscope.probe.findings import Note
 from initscope.probe.measure import CLOSE
 from initscope.probe.trace import INPUT, Call
 from initscope.probe.translation import drops_units, layer_for
 
+Gap = Literal["no-theory", "too-long", "layout"]
 PAIRS = 8  # pairs of samples that the theory follows
 NUDGE = 1e-3  # relative change of the distances by which the slope of a step is found
 LEVEL = 0.95  # of the intervals
@@ -206,8 +209,7 @@ class Theory:
         self._own: dict[int, Noise] = {INPUT: Noise()}  # from the channels of the last weight layers
         self._carried: dict[int, Noise] = {INPUT: Noise()}  # from all that was drawn before them
         self._parts: dict[int, int] = {INPUT: 1}  # Gaussian parts that a unit is made of: the work of drawing one
-        self.notes: dict[str, str] = {}  # step -> why its theory failed
-        self.unknown: dict[str, str] = {}  # function without theory -> the first step that calls it
+        self._gaps: dict[tuple[Gap, str], list[str]] = {}  # why, function -> steps without a prediction
         if data.ndim in (2, 4) and data.is_floating_point():
             x, y = (data.detach()[i.to(data.device)].double() for i in pairs)
             self._states[INPUT] = Inputs(x, y)
@@ -221,15 +223,15 @@ class Theory:
         self._parts[call.index] = 1 if gaussian else max(1, sum(self._parts.get(i, 1) for i in call.inputs))
         self._mixed[call.index] = frozenset({call.index}) if gaussian else before
         trace = Trace(units=self._affordable(call))
+        gap: Gap = "no-theory"
         try:
             advance = self._advance(call, weights, trace)
             state = None if advance is None else advance(1.0)
         except (InitscopeError, RuntimeError) as error:
-            self.notes[call.name] = str(error)
+            gap = "too-long" if isinstance(error, NoExactForm) else "layout"
             state = advance = None
         if state is None or advance is None or seen is None or not _matches(state, seen.shape):
-            if call.name not in self.notes:
-                self.unknown.setdefault(call.function, call.name)
+            self._gaps.setdefault((gap, call.function), []).append(call.name)
             self._restart(call, seen)
             return None
         if trace.simulated:
@@ -244,6 +246,11 @@ class Theory:
         return Predicted(
             defect, min(2.0, defect * reach), defect / reach, measured, _rms(state), self._given[call.index]
         )
+
+    @property
+    def notes(self) -> list[Note]:
+        """The steps without a prediction, by reason and function."""
+        return [Note(gap, function, tuple(steps)) for (gap, function), steps in self._gaps.items()]
 
     def _values(self, call: Call) -> int:
         """How many values are drawn for one unit of what goes in."""

@@ -11,14 +11,21 @@ Limits = tuple[float, float]  # beyond the first it is a warning, beyond the sec
 class Thresholds:
     """When something is worth a warning and when it fails; ratios count in both directions.
 
-    angle: mean angle between samples, in degrees, from where it does not open again (for data of 60 degrees or more; in
-    proportion for data that are closer). norm: root mean square of the units against that after the last normalization, or
-    the data's. gradient: norm of the activations' gradient against the one at the output (exploding: where it grows in a network with normalizations, which takes more). dead: share of units that never
-    fire. saturated: share of values at the ends of the activation's range. loss: initial loss over that of chance.
-    output: root mean square of outputs without a known loss. input: root mean square of the data. duplicates: share of a
-    layer's units that repeat another one. dropout: share of units that are dropped. statistics: root mean square of
-    what batch norm gives with its running statistics, which is 1 where they fit. kept: share of the input's variance
-    that is left after all normalized sums (post-norm). data_angle: mean angle between the samples of the batch.
+    angle: mean angle between samples, in degrees, from where it does not open again; for data that are less than 60 degrees
+        apart, in proportion. A warning takes a score below 0.6 as well.
+    norm: root mean square of the units, against that after the last normalization, or the data's.
+    gradient: size of the gradient against the one at the output.
+    exploding: the same where it grows in a network with normalizations, which takes more of it.
+    dead: share of units that never fire.
+    saturated: share of values at the ends of the activation's range.
+    loss: initial loss over that of chance.
+    output: root mean square of outputs without a known loss.
+    input: root mean square of the data.
+    duplicates: share of a layer's units that repeat another one.
+    dropout: share of units that are dropped.
+    statistics: root mean square of what batch norm gives with its running statistics, which is 1 where they fit.
+    kept: share of the input's variance that is left after all normalized sums (post-norm).
+    data_angle: mean angle between the samples of the batch, in degrees.
 
     `angle`, `norm` and `gradient` are set on the networks of benchmarks/trainability: beyond a warning at most one in
     eight trains, beyond a failure none (`python benchmarks/trainability/fit.py`). `kept` is set by

@@ -90,7 +90,9 @@ def check_training(steps: object, lr: object) -> None:
     bad = isinstance(lr, bool) or not isinstance(lr, int | float) or not 0 < lr < math.inf
     if lr is not None and bad:
         raise BadInput(
-            "fix", f"lr is {lr!r}, expected a positive number", "pass for example 0.01, or None to try several"
+            "fix",
+            f"lr is {lr!r}, expected a positive number",
+            "pass for example lr=0.01, or leave it out to try several",
         )
 
 

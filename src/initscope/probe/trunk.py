@@ -1,8 +1,8 @@
 """The trunk of a network: the way from the data to the output along which samples travel.
 
 A branch that is scaled down, or a step whose effect a normalization undoes, does not decide over a network. So norms and
-gradients are followed along the trunk, the way back from the output over the largest of the operands that carry the samples
-(`probe.blame`), and norms are compared with the last normalization on it. The trunk ends before probabilities are made.
+gradients are followed along the trunk: the way back from the output, at every step over the operand that carries the samples
+(`probe.blame`) and that the loss is most sensitive to. Norms are compared with the last normalization on it. The trunk ends before probabilities are made.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Trunk:
 
         There are two readings: |g| alone, and Σ|g||x|, the change of the loss for a relative change of the activations, which
         no rescaling alters. A small stream in front of a normalization has a large |g|, a network without normalization
-        whose activations shrink has a small one, and both are as good as the second reading says. So the milder reading counts, and
-        where the two point in different directions, neither does.
+        whose activations shrink has a small one, and both are as good as the second reading says. So the milder reading
+        counts, and where the two point in different directions, neither does.
         """
         found: dict[int, float] = {}
         for index in self.way:

@@ -1,6 +1,7 @@
 """Results into terminal tables and one-file HTML."""
 
 from initscope.report.check_table import blame_bar, check_view, layers_table
+from initscope.report.check_views import check_html, check_text
 from initscope.report.fix_table import fix_view
 from initscope.report.page import check_page, fix_page, write_check_page, write_fix_page
 from initscope.report.papers_page import papers_page, write_papers_page
@@ -20,7 +21,9 @@ __all__ = [
     "Compared",
     "LayerRow",
     "blame_bar",
+    "check_html",
     "check_page",
+    "check_text",
     "check_view",
     "comparison_table",
     "cosine_text",

@@ -14,20 +14,25 @@ from initscope.probe import LayerReport, Report
 from initscope.report.tables import house_table
 from initscope.report.wording import (
     MISSING,
+    advice_text,
     angle_text,
+    draws_text,
     facts,
+    finding_text,
     interval_text,
+    note_texts,
     number_text,
     percent_text,
     predicted_text,
     prediction,
     resolution_text,
+    score_text,
     shape_text,
     tags,
     verdict_text,
 )
 
-STYLES = {"healthy": "green", "warn": "yellow", "fail": "bold red"}
+STYLES = {"healthy": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 WIDE = 110  # columns from which the shape and the interval have their place
 _WIDE_COLUMNS = ("layer", "op", "shape", "norm", "grad", "angle", "theory", "interval", "rank", "dead", "status")
 _NARROW_COLUMNS = tuple(name for name in _WIDE_COLUMNS if name not in ("shape", "interval"))
@@ -41,15 +46,32 @@ _COLOURS = ("red", "blue", "green", "magenta", "cyan", "yellow", "white")
 
 def check_view(report: Report, *, width: int, everything: bool = False, title: str = "") -> RenderableType:
     """All of a report for a console of `width` columns; stretches of like layers are folded unless `everything`."""
-    parts: list[RenderableType] = [verdict_line(report, title), Text(facts(report), style="dim")]
+    parts: list[RenderableType] = [verdict_line(report, title), Text(score_text(report))]
+    parts += [Text(facts(report), style="dim"), *findings_lines(report)]
     if report.blame:
         parts += [Text(), blame_bar(report.blame, width)]
     resolution = resolution_text(report)
     if resolution is not None:
         parts.append(Text(resolution))
     parts += [Text(), layers_table(report, width=width, everything=everything), _caption(report)]
-    parts += [Text(f"note: {note}") for note in notes_shown(report.notes)]
+    parts += [Text(note, style="dim") for note in note_texts(report.notes)]
+    parts += [Text(line) for line in [draws_text(report)] if line]
     return Group(*parts)
+
+
+def findings_lines(report: Report) -> list[RenderableType]:
+    """Every finding with its advice, the worst first."""
+    if not report.findings:
+        return []
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for finding in report.findings:
+        words = Text(f"{finding_text(finding)}.")
+        if advice_text(finding):
+            words.append(f"\n{advice_text(finding)}", style="dim")
+        table.add_row(Text(finding.status, style=STYLES[finding.status]), words)
+    return [Text(), table]
 
 
 def verdict_line(report: Report, title: str = "") -> Text:
@@ -97,20 +119,6 @@ def layers_table(report: Report, *, width: int, everything: bool = False) -> Tab
         row[0].plain, row[1].plain = shorten(row[0].plain, layer), shorten(row[1].plain, op)
         table.add_row(*row)
     return table
-
-
-def notes_shown(notes: Sequence[str], most: int = 4) -> list[str]:
-    """The first notes of each wording, and how many more there are: many layers lack theory for one reason."""
-    kinds: dict[str, list[str]] = {}
-    for note in notes:
-        name, colon, why = note.partition(": ")
-        kinds.setdefault(why if colon else note, []).append(name if colon else "")
-    shown = []
-    for why, names in kinds.items():
-        first = ", ".join(name for name in names[:2] if name)
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-        shown.append(f"{first}{more}: {why}" if first else why)
-    return shown if len(shown) <= most else [*shown[:most], f"{len(shown) - most} more notes in the JSON and the page"]
 
 
 def _folded(layers: Sequence[LayerReport], everything: bool) -> Iterator[LayerReport | list[LayerReport]]:

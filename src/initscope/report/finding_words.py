@@ -34,9 +34,10 @@ SHORT = {
 
 
 def finding_text(finding: Finding) -> str:
-    """One sentence without a period at its end; it starts with the step, where there is one."""
+    """One sentence without a period at its end; it starts with the step, unless the whole network is meant."""
     text = _TEXTS[finding.kind](finding)
-    return f"{finding.step}: {text}" if finding.step else text[:1].upper() + text[1:]
+    whole = finding.step is None or finding.evidence.get("shape") == "drift"
+    return text[:1].upper() + text[1:] if whole else f"{finding.step}: {text}"
 
 
 def advice_text(finding: Finding) -> str:
@@ -87,7 +88,8 @@ def _collapse(f: Finding) -> str:
     if f.evidence.get("shape") == "jump":
         return f"samples merge here: they {angle}{start}"
     rate, layers = f.evidence.get("rate_per_layer", 1.0), f.evidence.get("layers", 1)
-    return f"samples {angle}{start}; angles shrink across the whole network, x{rate:.2g} per layer over {layers} layers"
+    drift = f"angles shrink across the whole network, x{rate:.2g} per layer over {layers} layers"
+    return f"samples {angle}{start}: {drift}, and are below the limit from {f.step} on"
 
 
 def _activations(f: Finding) -> str:
@@ -100,7 +102,7 @@ def _activations(f: Finding) -> str:
     rate, layers = f.evidence.get("rate_per_layer", 1.0), f.evidence.get("layers", 1)
     return (
         f"activations become {times(value)} than {since}{dropout}: they drift across the whole network, "
-        f"x{rate:.2g} per layer over {layers} layers"
+        f"x{rate:.2g} per layer over {layers} layers, and are beyond the limit from {f.step} on"
     )
 
 
@@ -191,7 +193,9 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
     ),
     "batch-degenerate": _batch,
     "not-followed": _not_followed,
-    "input-scale": lambda f: f"the data have a root mean square of {f.value:.3g} (mean {f.evidence.get('mean', 0):.3g})",
+    "input-scale": lambda f: (
+        f"the data have a root mean square of {f.value:.3g} (mean {f.evidence.get('mean', 0):.3g})"
+    ),
     "initial-loss": _initial,
     "output-scale": lambda f: f"outputs have a root mean square of {f.value:.3g}; as logits they would be far too sure",
     "low-score": lambda f: (
@@ -223,7 +227,9 @@ def _finite_advice(f: Finding) -> str:
 _ADVICE: dict[str, Callable[[Finding], str]] = {
     "stopped": lambda f: "Run the model on the batch by itself.",
     "non-finite": _finite_advice,
-    "frozen": lambda f: "Set requires_grad on what is to be trained." if f.status == "fail" else "Nothing, if intended.",
+    "frozen": lambda f: (
+        "Set requires_grad on what is to be trained." if f.status == "fail" else "Nothing, if intended."
+    ),
     "zero-weights": lambda f: (
         "Nothing, if intended." if f.status == "note" else f"Initialize {f.step} with random weights."
     ),
@@ -240,9 +246,7 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
     ),
     "no-gradient": lambda f: "Take out the detach or no_grad, or freeze these weights if that is what you want.",
     "zero-gradient": lambda f: "Check what lies between these weights and the loss.",
-    "unused": lambda f: (
-        "Nothing, if intended." if f.status == "note" else "Call the layer in forward, or remove it."
-    ),
+    "unused": lambda f: "Nothing, if intended." if f.status == "note" else "Call the layer in forward, or remove it.",
     "batch-degenerate": lambda f: "Check the data loading, and pass samples that differ.",
     "not-followed": lambda f: "Check the part before it by itself, with its own output.",
     "input-scale": lambda f: "Standardize the data: subtract the mean, divide by the standard deviation.",

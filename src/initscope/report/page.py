@@ -20,14 +20,19 @@ from initscope.report.drawings import Drawing, drawings, training_drawing
 from initscope.report.remedy_words import remedy_views
 from initscope.report.wording import (
     MISSING,
+    advice_text,
     angle_text,
+    draws_text,
     facts,
+    finding_text,
     interval_text,
+    note_texts,
     number_text,
     percent_text,
     predicted_text,
     prediction,
     resolution_text,
+    score_text,
     shape_text,
     short_cosine,
     verdict_text,
@@ -151,7 +156,7 @@ def render(
         drawings=figures,
         remedies=remedy_views(report.remedies if remedies is None else remedies),
         further=remedy_views(further),
-        notes=report.notes,
+        notes=note_texts(report.notes),
         columns=COLUMNS,
         version=__version__,
         style=Markup(style),
@@ -209,7 +214,15 @@ def _environment() -> tuple[Environment, str, str]:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals.update(verdict_text=verdict_text, facts=facts, resolution_text=resolution_text)
+    environment.globals.update(
+        verdict_text=verdict_text,
+        score_text=score_text,
+        draws_text=draws_text,
+        finding_text=finding_text,
+        advice_text=advice_text,
+        facts=facts,
+        resolution_text=resolution_text,
+    )
     environment.filters.update(
         rows=table_rows,
         count_status=lambda layers, status: sum(layer.status == status for layer in layers),

@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 
 from initscope.probe import LayerReport, Report
+from initscope.probe.findings import Note
 from initscope.probe.theory import Predicted
-from initscope.report.finding_words import SHORT, advice_text, finding_text, times
+from initscope.report.finding_words import SHORT, times
+from initscope.report.finding_words import advice_text as advice_text
+from initscope.report.finding_words import finding_text as finding_text
 
 MISSING = "-"
+
 
 def number_text(value: float | None) -> str:
     """Three digits, fewer where an exponent is needed.
@@ -96,7 +100,9 @@ def _mark_text(layer: LayerReport, kind: str) -> str:
     if kind == "collapse":
         return "samples are zero"
     if kind == "activation-scale" and layer.norm_ratio is not None:
-        return f"activations are {times(layer.norm_ratio)} than the data" if layer.norm_ratio else "activations are zero"
+        return (
+            f"activations are {times(layer.norm_ratio)} than the data" if layer.norm_ratio else "activations are zero"
+        )
     if kind == "gradient-scale" and layer.grad_norm_ratio is not None:
         return f"the gradient is {layer.grad_norm_ratio:.2g} of the one at the output"
     if kind == "dead-units" and layer.dead_fraction is not None:
@@ -168,6 +174,40 @@ def draws_text(report: Report) -> str:
     if same == len(verdicts):
         return f"{len(verdicts)} other draw{'s' * (len(verdicts) > 1)} of the weights: the same verdict."
     return f"{len(verdicts)} other draws of the weights would get: {', '.join(verdicts)}."
+
+
+def note_texts(notes: Sequence[Note]) -> list[str]:
+    """A sentence for each kind of note, functions and steps grouped."""
+    texts = []
+    for kind, words in _NOTES.items():
+        mine = [note for note in notes if note.kind == kind]
+        if mine:
+            counted = [f"{note.detail} ({_steps(note.steps)})" if note.steps else note.detail for note in mine]
+            texts.append(words.format(", ".join(counted[:_MOST_OPS]) + _more(len(counted) - _MOST_OPS)))
+    texts += [
+        f"The forward pass writes to {', '.join(note.steps)}, and they stay so."
+        for note in notes
+        if note.kind == "written"
+    ]
+    return texts
+
+
+_MOST_OPS = 8  # functions that a note names
+_NOTES = {
+    "no-theory": "Measured only, there is no theory for: {}.",
+    "layout": "Measured only, there is no theory for this layout of axes or groups: {}.",
+    "too-long": 'Measured only, they take longer to predict than to measure (theory="full", --full-theory): {}.',
+    "batch": "Batch: {}.",
+    "draws": "Other draws were {}.",
+}
+
+
+def _steps(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} steps, first {names[0]}"
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""
 
 
 def facts(report: Report) -> str:

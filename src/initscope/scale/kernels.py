@@ -18,7 +18,7 @@ from torch import Tensor
 from initscope.errors import BadInput, UndefinedSimilarity
 from initscope.geometry import check_inputs
 from initscope.layers import Layer
-from initscope.networks import Sequential
+from initscope.networks import Sequential, as_network
 from initscope.networks.planning import free_memory, size_text
 from initscope.networks.progress import Progress
 from initscope.networks.tangent import Parametrization
@@ -74,7 +74,7 @@ def kernel_to(
     """
     start = time.perf_counter()
     out = Path(out).absolute()
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("kernel_to", net)
     what = Entries(quantity, parametrization)
     x = _checked(net, x)
     what.require(net, x)
@@ -113,7 +113,7 @@ def _run(store: Store, cluster: Cluster, progress: Progress | None) -> int:
                 progress(done, total)
     missing = [tile for tile in job.tiles() if store.record(*tile) is None]
     if missing:
-        raise Unfinished(str(store.path), f"tile {missing[0]} was reported but is not there", "go on with resume")
+        raise Unfinished(str(store.path), f"tile {missing[0]} was reported but is not there", "go on with resume=True")
     if undefined:
         _warn_undefined(store, undefined)
     return len(pending)
@@ -140,7 +140,7 @@ def _earlier(out: Path, resume: bool) -> Store | None:
     if not out.exists():
         return None
     if not resume:
-        raise BadInput("out", f"{out} exists", "add resume to go on with it, or choose another place")
+        raise BadInput("out", f"{out} exists", "add resume=True to go on with it, or choose another place")
     return open_store(out, "resume")
 
 

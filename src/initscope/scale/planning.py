@@ -14,7 +14,7 @@ from torch import Tensor
 
 from initscope.errors import BadInput
 from initscope.layers import Layer
-from initscope.networks import Sequential, kernel_estimate
+from initscope.networks import Sequential, as_network, kernel_estimate
 from initscope.networks.planning import budget, size_text
 from initscope.networks.tangent import Parametrization
 from initscope.scale.entries import UNLIMITED, Entries, StoredQuantity
@@ -99,7 +99,7 @@ def plan(
     >>> p.tiles, p.pairs
     (1830, 1800030000)
     """
-    net = net if isinstance(net, Sequential) else Sequential(net)
+    net = as_network("plan", net)
     what = Entries(quantity, parametrization)
     what.require(net, x)
     return plan_entries(net, x, what, count=count, tile=tile, workers=workers, memory=memory, measure=measure)
@@ -155,7 +155,7 @@ def _patient(net: Sequential, x: Tensor, count: int, workers: int) -> int:
 def _largest_tile(most: int, sized: Callable[[int], int], allowed: int) -> int:
     """The largest tile that fits the memory; more inputs never need less."""
     low, high = 1, most
-    _require(sized(low), allowed, "use smaller inputs or raise memory")
+    _require(sized(low), allowed, "use smaller inputs or raise memory=")
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if sized(middle) <= allowed else (low, middle - 1)
@@ -168,7 +168,7 @@ def _given_tile(tile: int, count: int, sized: Callable[[int], int], allowed: int
             "tile", f"got {tile!r}, expected a positive whole number", "give inputs along one side of a tile"
         )
     tile = min(tile, count)
-    _require(sized(tile), allowed, "use a smaller tile or raise memory")
+    _require(sized(tile), allowed, "use a smaller tile= or raise memory=")
     return tile
 
 

@@ -103,5 +103,5 @@ def open_kernel(path: str | Path, *, partial: bool = False) -> StoredKernel:
         missing = [tile for tile in tiles if not store.record_path(*tile).exists()]
         if missing:
             problem = f"{path} is unfinished: {len(missing)} of {len(tiles)} tiles are missing"
-            raise BadInput("open_kernel", problem, "finish it by the same call with resume, or pass partial=True")
+            raise BadInput("open_kernel", problem, "finish it by the same call with resume=True, or pass partial=True")
     return StoredKernel(store)

@@ -68,7 +68,7 @@ class Store:
         content = self._content(row, column)
         if content is None:
             problem = f"tile ({row}, {column}) is missing or damaged"
-            raise BadInput(str(self.path), problem, "compute it by the same call with resume")
+            raise BadInput(str(self.path), problem, "compute it by the same call with resume=True")
         tile = np.frombuffer(content, self.dtype).reshape(self.job.tile, self.job.tile)
         rows, columns = self.job.span(row), self.job.span(column)
         return tile[: rows.stop - rows.start, : columns.stop - columns.start]

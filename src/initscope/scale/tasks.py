@@ -130,7 +130,9 @@ class _Watch:
             self._seen, self.room = now, AHEAD * threads
         elif now - self._seen > PATIENCE:
             problem = f"no worker for {PATIENCE:.0f} s"
-            raise Unfinished("scheduler", problem, "start workers, then go on with resume: complete tasks are kept")
+            raise Unfinished(
+                "scheduler", problem, "start workers, then go on with resume=True: complete tasks are kept"
+            )
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,9 @@ def _result(future: Any) -> Any:
         error = future.exception()
         if type(error).__name__ == "KilledWorker":
             problem = "the worker process died several times on the same task, most often for want of memory"
-            raise Unfinished("worker", problem, "use a smaller tile or more memory; go on with resume") from error
+            raise Unfinished(
+                "worker", problem, "use a smaller tile= or more memory=; go on with resume=True"
+            ) from error
         raise Unfinished("worker", f"{type(error).__name__}: {error}", "see the cause above") from error
     outcome = future.result()  # raises where the task was cancelled
     if outcome.refused is not None:
@@ -176,7 +180,7 @@ def _cancelled() -> type[BaseException]:
 
 def _gone(error: BaseException) -> Unfinished:
     problem = f"the scheduler went away ({type(error).__name__})"
-    return Unfinished("scheduler", problem, "start it again, then go on with resume: complete tasks are kept")
+    return Unfinished("scheduler", problem, "start it again, then go on with resume=True: complete tasks are kept")
 
 
 @contextmanager

@@ -52,7 +52,9 @@ def compute_tile(path: str, digest: str, row: int, column: int) -> dict[str, Any
         return store.write(row, column, values, {**_facts(values), **times})
     except OSError as error:
         problem = f"cannot write tile ({row}, {column}) ({error.strerror or error})"
-        raise Unfinished(path, problem, "free some space, then go on with resume: complete tiles are kept") from error
+        raise Unfinished(
+            path, problem, "free some space, then go on with resume=True: complete tiles are kept"
+        ) from error
 
 
 def _facts(values: np.ndarray[Any, Any]) -> dict[str, Any]:

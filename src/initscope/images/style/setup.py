@@ -89,7 +89,7 @@ def plan_layers(encoder: EncoderKind | Encoder, arch: str, channels: Widths | No
     if encoder == "pretrained":
         if channels is not None or kernel is not None:
             raise BadInput(
-                "channels", "trained filters have their own number and size", "leave channels and kernel out"
+                "channels", "trained filters have their own number and size", "leave channels= and kernel= out"
             )
         return layout("alexnet2014" if arch == "alexnet" else arch, 5)
     if channels is None:

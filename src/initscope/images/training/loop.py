@@ -308,5 +308,7 @@ def _check_memory(encoder: Encoder, recipe: Recipe, size: Size, allowed: int) ->
     # Of each map: itself and its gradient. Of each weight: itself, its gradient, Adam's two moments, and a checkpoint.
     needed = int(4 * (2 * maps * recipe.batch + 6 * weights)) + encoding_bytes(encoder, size)
     if needed > allowed:
-        raise refuse("train-decoder", needed, allowed, "raise memory, or use a smaller batch, smaller images or crops")
+        raise refuse(
+            "train-decoder", needed, allowed, "raise memory=, or use a smaller batch=, smaller images or crops"
+        )
     return needed

@@ -1,4 +1,4 @@
-"""One step or the whole network? A quantity that drifts along the trunk is blamed on the step that makes most of it, if one does."""
+"""One step or the whole network? What drifts along the trunk is blamed on the step that makes most of it, if one does."""
 
 from __future__ import annotations
 

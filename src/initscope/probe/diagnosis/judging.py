@@ -20,7 +20,9 @@ def judge(case: Case) -> tuple[Judgement, Score]:
     weighing.reached(case, found)
     surroundings.statistics(case, found)
     surroundings.dropout(case, found)
-    if case.data.angle_deg is None or not math.isnan(case.data.angle_deg):  # a batch of zeros says nothing about signals
+    if case.data.angle_deg is None or not math.isnan(
+        case.data.angle_deg
+    ):  # a batch of zeros says nothing about signals
         _signals(case, found)
     surroundings.followed(case, found)
     surroundings.input_scale(case, found)

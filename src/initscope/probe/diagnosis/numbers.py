@@ -8,11 +8,26 @@ from initscope.probe.diagnosis.case import Case, Judgement
 from initscope.probe.findings import Finding
 
 # Functions whose derivative has a pole, the likeliest first: where one of several consumers broke a gradient, it is one of these.
-_POLES = ("sqrt", "norm", "pow", "div", "truediv", "log", "rsqrt", "reciprocal", "acos", "asin", "atan2", "where", "cdist", "std")
+_POLES = (
+    "sqrt",
+    "norm",
+    "pow",
+    "div",
+    "truediv",
+    "log",
+    "rsqrt",
+    "reciprocal",
+    "acos",
+    "asin",
+    "atan2",
+    "where",
+    "cdist",
+    "std",
+)
 
 
 def non_finite(case: Case, found: Judgement) -> None:
-    """A finding for what reaches the output or the loss, else for what reaches a gradient; masks that a softmax takes are none."""
+    """For what reaches the output or the loss, else for what reaches a gradient; a mask that a softmax takes is no defect."""
     rows = case.rows
     output = next((i for i in reversed(range(len(rows))) if rows[i].output), case.way.way[-1] if case.way.way else None)
     if output is not None and rows[output].broken:

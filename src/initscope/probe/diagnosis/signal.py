@@ -87,7 +87,9 @@ def post_norm(case: Case, found: Judgement) -> None:
         sizes = [_size(case, j) ** 2 for j in rows[total].inputs]
         whole = sum(sizes)
         if whole > 0 and math.isfinite(whole):
-            kept *= _size(case, min(rows[total].inputs)) ** 2 / whole  # what was made first is the stream, not the branch
+            kept *= (
+                _size(case, min(rows[total].inputs)) ** 2 / whole
+            )  # what was made first is the stream, not the branch
             count += 1
     status = below(kept, case.limits.kept) if count >= DEEP else None
     if status is not None:
@@ -238,5 +240,3 @@ def _near(case: Case, index: int, cause: int) -> bool:
 
 def _broken(found: Judgement) -> bool:
     return any(f.kind == "non-finite" and f.evidence.get("pass") == "forward" for f in found.findings)
-
-

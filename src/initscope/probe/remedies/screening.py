@@ -11,11 +11,11 @@ from torch import nn
 from initscope.errors import BadInput, InitscopeError
 from initscope.probe.batches import Batch, as_batch
 from initscope.probe.checking import check
+from initscope.probe.findings import SEVERITY
 from initscope.probe.remedies import data, modules, pooling, redrawn, rescaled, widening
 from initscope.probe.remedies.places import Plan, plan_of
 from initscope.probe.remedies.redrawn import LAWS
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, NotPossible, Remedy
-from initscope.probe.findings import SEVERITY
 from initscope.probe.report import Report
 from initscope.probe.safekeeping import untouched
 
