@@ -208,7 +208,7 @@ def _look(
 def _position_norms(values: Tensor) -> Tensor:
     """Norms over the units of each position: images have them on axis 1, all else on the last."""
     values = values.detach()
-    norms = torch.linalg.vector_norm(values, dim=1 if values.ndim in (4, 5) else -1)
+    norms: Tensor = torch.linalg.vector_norm(values, dim=1 if values.ndim in (4, 5) else -1)
     return norms.float() if norms.dtype in (torch.float16, torch.bfloat16) else norms
 
 

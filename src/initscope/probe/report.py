@@ -110,7 +110,7 @@ class LayerReport:
     def status(self) -> Verdict:
         """The worst of its marks."""
         worst = max((SEVERITY[status] for _, status in self.marks), default=0)
-        return ("healthy", "warn", "fail")[worst]  # type: ignore[return-value]
+        return ("healthy", "warn", "fail")[worst]
 
     @property
     def reason(self) -> str:
@@ -140,8 +140,8 @@ class LayerReport:
 
 _NUMBERS = (
     "rms", "norm_ratio", "grad_norm_ratio", "sensitivity_ratio", "cosine_mean", "cosine_std", "cosine_predicted",
-    "angle_deg", "defect", "centred_cosine", "effective_rank", "grad_cosine", "dead_fraction", "saturated_fraction", "weight_norm",
-    "weight_grad_norm", "norm_ratio_predicted", "contraction",
+    "angle_deg", "defect", "centred_cosine", "effective_rank", "grad_cosine", "dead_fraction", "saturated_fraction",
+    "weight_norm", "weight_grad_norm", "norm_ratio_predicted", "contraction",
 )  # fmt: skip
 
 

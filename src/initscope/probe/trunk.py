@@ -2,7 +2,8 @@
 
 A branch that is scaled down, or a step whose effect a normalization undoes, does not decide over a network. So norms and
 gradients are followed along the trunk: the way back from the output, at every step over the operand that carries the samples
-(`probe.blame`) and that the loss is most sensitive to. Norms are compared with the last normalization on it. The trunk ends before probabilities are made.
+(`probe.blame`) and that the loss is most sensitive to. Norms are compared with the last normalization on it. The trunk ends
+before probabilities are made.
 """
 
 from __future__ import annotations
