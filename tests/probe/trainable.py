@@ -20,7 +20,7 @@ class Trainable:
     """A model that is known to train, and how to run it.
 
     build: makes the model with random weights. batch: what `check` takes. options: more arguments of `check`, such as target
-    or loss. goal: what is learned where `check` gets no target. rate: Adam's learning rate. needs: package it comes from.
+    or loss. goal: what is learned where `check` gets no target. rate, steps: Adam's. needs: package it comes from.
     """
 
     build: Callable[[], nn.Module]
@@ -29,6 +29,7 @@ class Trainable:
     goal: Callable[[], Tensor] | None = None
     rate: float = 1e-3
     needs: str | None = None
+    steps: int = 150
 
 
 def random(seed: int = 0) -> torch.Generator:

@@ -25,10 +25,10 @@ def _network(name: str) -> Callable[[], nn.Module]:
     return build
 
 
-def _entry(name: str, size: int = 32, *, labelled: bool) -> Trainable:
+def _entry(name: str, size: int = 32, *, labelled: bool, rate: float = 1e-3) -> Trainable:
     """labelled: `check` gets labels too and differentiates the cross-entropy."""
     given = {"target": labels()} if labelled else {}
-    return Trainable(_network(name), lambda: images(size), given, labels, 1e-3, "pytorchcv")
+    return Trainable(_network(name), lambda: images(size), given, labels, rate, "pytorchcv")
 
 
 PYTORCHCV: dict[str, Trainable] = {
@@ -56,9 +56,8 @@ PYTORCHCV: dict[str, Trainable] = {
     "peleenet": _entry("peleenet", 64, labelled=True),
     "darknet_tiny": _entry("darknet_tiny", 64, labelled=False),
     "cbam_resnet18": _entry("cbam_resnet18", 64, labelled=False),
-    "condensenet74_c4_g4": _entry("condensenet74_c4_g4", 64, labelled=False),
     "squeezeresnet_v1_1": _entry("squeezeresnet_v1_1", 64, labelled=False),
     "igcv3_wd4": _entry("igcv3_wd4", 64, labelled=True),
     "resnet10": _entry("resnet10", 64, labelled=False),
-    "diracnet18v2": _entry("diracnet18v2", 64, labelled=False),
+    "diracnet18v2": _entry("diracnet18v2", 64, labelled=False, rate=3e-4),
 }

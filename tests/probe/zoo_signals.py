@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from probe.trainable import SAMPLES, Trainable, gaussian, images, labels, random, tokens
+from probe.trainable import SAMPLES, Trainable, gaussian, images, labels, random, some_hidden, tokens
 from probe.zoo_images import CLASSES, TRANSFORMER, from_config
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -142,16 +142,11 @@ SIGNALS: dict[str, Trainable] = {
         text_config={**TRANSFORMER, **SPECIAL, "vocab_size": 100, "max_position_embeddings": 16},
         vision_config={**TRANSFORMER, "image_size": 32, "patch_size": 8},
     ),
-    "SigLIP": _hf(
-        "SiglipModel", "SiglipConfig", _pictures_and_words,
-        text_config={**TRANSFORMER, **SPECIAL, "vocab_size": 100, "max_position_embeddings": 16},
-        vision_config={**TRANSFORMER, "image_size": 32, "patch_size": 8},
-    ),
     "Perceiver": Trainable(
         from_config("PerceiverForMaskedLM", "PerceiverConfig", vocab_size=100, max_position_embeddings=16,
                     num_latents=8, d_latents=48, d_model=48, num_self_attends_per_block=2, num_self_attention_heads=4,
                     num_cross_attention_heads=4),
-        lambda: tokens(100), {}, lambda: tokens(100, seed=1), 1e-3, "transformers",
+        lambda: some_hidden(tokens(100), mask=3)["input_ids"], {}, lambda: tokens(100), 1e-3, "transformers", 400,
     ),
     "UNet2DModel": Trainable(
         _from_diffusers("UNet2DModel", sample_size=16, down_block_types=("DownBlock2D", "AttnDownBlock2D"),
