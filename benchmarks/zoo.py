@@ -1,0 +1,214 @@
+"""Models that train: shows that they do, and what `check` says about them.
+
+    python benchmarks/zoo.py train [--draws 3]     # appends to zoo.jsonl, goes on where it was stopped
+    python benchmarks/zoo.py report                # the losses in zoo.jsonl as a table
+    python benchmarks/zoo.py check [--seeds 1]     # verdicts over three draws of the weights, as a table
+
+The models are those of tests/probe/trainable_zoo.py. `train` takes 150 steps of Adam (400 for one of them) on one batch, with
+labels or targets that are to be learned by heart, or with the model's own loss. A model trains if the mean of its last ten
+losses is less than half of the first one, and less than half of that of the best constant answer, where that is known.
+`--only WORD` picks models by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import initscope
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+from probe.trainable_zoo import TRAINABLE, Trainable  # noqa: E402
+
+RESULTS = HERE / "zoo.jsonl"
+DRAWS = 3
+
+
+def built(entry: Trainable, draw: int) -> nn.Module:
+    torch.manual_seed(draw)
+    return entry.build()
+
+
+def answer(model: nn.Module, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, tuple) else model(batch)
+
+
+def first_tensor(output: Any) -> Tensor:
+    """The logits, or what comes first."""
+    if isinstance(output, Tensor):
+        return output
+    found: Tensor = output.logits if hasattr(output, "logits") else output[0]
+    return found
+
+
+def target_of(entry: Trainable, batch: Any) -> Tensor | None:
+    """What is to be learned: `check`'s target, the goal, or the labels in the batch."""
+    if "target" in entry.options:
+        found: Tensor = entry.options["target"]
+        return found
+    if entry.goal is not None:
+        return entry.goal()
+    return batch.get("labels") if isinstance(batch, Mapping) else None
+
+
+def loss_of(entry: Trainable, output: Any, target: Tensor | None) -> Tensor:
+    """The entry's loss, the model's own, cross-entropy for classes or squared error, as the target is."""
+    own = entry.options.get("loss")
+    if own is not None:
+        loss: Tensor = own(output, target)
+        return loss
+    if isinstance(getattr(output, "loss", None), Tensor):
+        return output.loss
+    if target is None:
+        raise ValueError("neither a loss nor a target")
+    values = first_tensor(output)
+    if target.is_floating_point():
+        return F.mse_loss(values, target)
+    axis = 1 if target.shape == (values.shape[0], *values.shape[2:]) else values.ndim - 1
+    return F.cross_entropy(values.movedim(axis, 1), target)
+
+
+def constant_loss(entry: Trainable, target: Tensor | None) -> float | None:
+    """The loss of the best answer that is the same for all samples; None where there is no target to compute it from."""
+    if target is None or entry.options.get("loss") not in (None, F.mse_loss, F.cross_entropy):
+        return None
+    if target.is_floating_point():
+        return float((target - target.mean(0)).square().mean())
+    share = target[target >= 0].unique(return_counts=True)[1].double()
+    return float(-((share / share.sum()) * (share / share.sum()).log()).sum())
+
+
+def losses_while_training(entry: Trainable, draw: int) -> tuple[list[float], float | None]:
+    """The loss before each step, and that of the best constant."""
+    model, batch = built(entry, draw).train(), entry.batch()
+    target = target_of(entry, batch)
+    adam = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], entry.rate)
+    losses = []
+    for _ in range(entry.steps):
+        loss = loss_of(entry, answer(model, batch), target)
+        losses.append(float(loss))
+        if not math.isfinite(losses[-1]):
+            break
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return losses, constant_loss(entry, target)
+
+
+def rows() -> list[dict[str, Any]]:
+    """What the file holds; a last line cut short is left out."""
+    if not RESULTS.exists():
+        return []
+    whole = RESULTS.read_text()
+    return [json.loads(line) for line in whole[: whole.rfind("\n") + 1].splitlines()]
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def train(entries: Mapping[str, Trainable], draws: int) -> None:
+    """Appends a row for each training that is not there yet."""
+    known = {(row["name"], row["draw"], row["rate"]) for row in rows()}
+    todo = [(name, draw) for draw in range(draws) for name in entries if (name, draw, entries[name].rate) not in known]
+    for number, (name, draw) in enumerate(todo, 1):
+        entry, began = entries[name], time.perf_counter()
+        losses, constant = losses_while_training(entry, draw)
+        first, last = losses[0], statistics.fmean(losses[-10:])
+        trains = len(losses) == entry.steps and last < 0.5 * min(first, constant or first)
+        numbers = [None if x is None or not math.isfinite(x) else float(f"{x:.5g}") for x in (first, constant, last)]
+        row = {
+            "name": name,
+            "draw": draw,
+            "rate": entry.rate,
+            **dict(zip(("first", "constant", "last"), numbers, strict=True)),
+        }
+        row |= {"trains": trains, "seconds": round(time.perf_counter() - began, 1)}
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        say(
+            f"{number}/{len(todo)} {name}, draw {draw}: {first:.4g} -> {last:.4g}{'' if trains else ', DOES NOT TRAIN'}"
+        )
+
+
+def report(entries: Mapping[str, Trainable]) -> None:
+    """Prints the losses of the last training of each model and draw."""
+    found = {(row["name"], row["draw"]): row for row in rows() if row["name"] in entries}
+    print("| model | rate | best constant | first loss, by draw | last loss, by draw | trains |\n" + "| --- " * 6 + "|")
+    for name in entries:
+        some = [row for (named, _), row in sorted(found.items()) if named == name]
+        if not some:
+            continue
+        words = [" ".join("-" if row[key] is None else f"{row[key]:.3g}" for row in some) for key in ("first", "last")]
+        constant = "" if some[0]["constant"] is None else f"{some[0]['constant']:.3g}"
+        trains = "yes" if all(row["trains"] for row in some) else "**no**"
+        print(f"| {name} | {some[0]['rate']:g} | {constant} | {words[0]} | {words[1]} | {trains} |")
+
+
+def check(entries: Mapping[str, Trainable], draws: int, seeds: int) -> None:
+    """Prints what `check` says about each model, for several draws of its weights."""
+    count: dict[str, int] = {}
+    print("| model | verdict, by draw | score, by draw | first bad layer and why | seconds |\n" + "| --- " * 5 + "|")
+    for number, (name, entry) in enumerate(entries.items(), 1):
+        began, reports = time.perf_counter(), []
+        for draw in range(draws):
+            reports.append(initscope.check(built(entry, draw), entry.batch(), seeds=seeds, seed=draw, **entry.options))
+        verdicts = [r.verdict for r in reports]
+        worst = max(reports, key=lambda r: ("healthy", "warn", "fail").index(r.verdict))
+        for verdict in verdicts:
+            count[verdict] = count.get(verdict, 0) + 1
+        scores = " ".join(f"{r.score:.2f}" for r in reports)
+        seconds = (time.perf_counter() - began) / draws
+        print(f"| {name} | {' '.join(verdicts)} | {scores} | {why(worst)} | {seconds:.1f} |", flush=True)
+        say(f"{number}/{len(entries)} {name}")
+    print("\n" + ", ".join(f"{number} {verdict}" for verdict, number in sorted(count.items())))
+
+
+def why(found: Any) -> str:
+    """The first bad layer and what is wrong there, or the findings of a report that has some."""
+    if found.verdict == "healthy":
+        return ""
+    named = found.first_bad_layer
+    reasons = [row.reason for row in found.layers if row.name == named and row.reason]
+    findings = [
+        f"{getattr(f, 'kind', f)}" for f in getattr(found, "findings", ()) if getattr(f, "status", "") != "healthy"
+    ]
+    return f"`{named}`: {'; '.join(reasons[:1] or findings[:3] or found.notes[:1])}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=["train", "report", "check"])
+    parser.add_argument("--draws", type=int, default=DRAWS, help="draws of the weights")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds= of check")
+    parser.add_argument("--only", default="", help="models whose name contains this")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    entries = {name: entry for name, entry in TRAINABLE.items() if asked.only in name}
+    if asked.what == "train":
+        train(entries, asked.draws)
+    elif asked.what == "report":
+        report(entries)
+    else:
+        check(entries, asked.draws, asked.seeds)
+
+
+if __name__ == "__main__":
+    main()
