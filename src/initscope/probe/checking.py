@@ -119,6 +119,9 @@ def check_model(model: nn.Module) -> None:
             raise BadInput("model", f"{name} holds NaN or infinite weights", "initialize it again")
 
 
+ROUNDS = 3  # how often weights of zero are nudged: the last layer, then gates, then what lies behind them
+
+
 class Measured:
     """One pass over the given or other weights: the inspection, its rows and how they are judged."""
 
@@ -181,16 +184,26 @@ class Measurement:
         return frozenset(f.name for f in other.weights if f.used)
 
     def _awake(self, case: Case, model: nn.Module, seed: int) -> Case:
-        """Behind weights of zero no gradient passes: what they hide is seen once they have been nudged."""
-        hidden = any(f.trainable and f.gradient == 0 for f in case.weights)
-        zeros = [f.name for f in case.weights if f.zero and not f.name.endswith("bias")]
-        if not hidden or not zeros:
-            return case
-        try:
-            nudged = self.inspect(awakened(model, zeros, seed), seed)
-        except (RuntimeError, TypeError):  # a model that cannot be copied
-            return case
-        if nudged.failure is not None:
+        """Behind weights of zero no gradient passes: what they hide is seen once they have moved.
+
+        Only those that get a gradient move; then others may get one.
+        """
+        nudged: Inspection | None = None
+        facts, twin = list(case.weights), model
+        for _ in range(ROUNDS):
+            hidden = any(f.trainable and f.gradient == 0 for f in facts)
+            moving = [f.name for f in facts if f.zero and f.gradient and not f.name.endswith("bias")]
+            if not hidden or not moving:
+                break
+            try:
+                twin = awakened(twin, moving, seed)
+            except (RuntimeError, TypeError):  # a model that cannot be copied
+                break
+            found = self.inspect(twin, seed)
+            if found.failure is not None:
+                break
+            nudged, facts = found, found.weights
+        if nudged is None:
             return case
         case = replace(case, awake={f.name: f.gradient or 0.0 for f in nudged.weights})
         end = case.zero_end

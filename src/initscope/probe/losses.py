@@ -148,7 +148,7 @@ def class_axis(values: Tensor, target: Tensor) -> int | None:
 
 def check_length(values: Tensor, target: Any, samples: int) -> None:
     """As many targets as samples, where the target clearly has one entry for each sample."""
-    if not isinstance(target, Tensor) or target.ndim == 0 or len(target) == samples:
+    if not isinstance(target, Tensor) or target.ndim == 0 or len(target) in (samples, len(values)):
         return
     if target.ndim == 1 or target.shape[1:] in (values.shape[1:], values.shape[2:], values.shape[1:-1]):
         raise BadInput(

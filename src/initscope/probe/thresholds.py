@@ -38,7 +38,7 @@ class Thresholds:
     exploding: Limits = (100.0, 30000.0)
     dead: Limits = (0.75, 0.95)
     saturated: Limits = (0.5, 0.95)
-    loss: Limits = (2.0, float("inf"))
+    loss: Limits = (2.0, 1000.0)
     output: Limits = (30.0, float("inf"))
     input: Limits = (30.0, float("inf"))
     duplicates: Limits = (0.5, 0.5)

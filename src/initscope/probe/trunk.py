@@ -89,7 +89,7 @@ class Trunk:
         found: dict[int, float] = {}
         for index in self.way:
             row = self.rows[index]
-            if row.grad_norm_ratio is not None:
+            if row.grad_norm_ratio is not None and not row.gradient_broken:
                 other = row.grad_norm_ratio if row.sensitivity_ratio is None else row.sensitivity_ratio
                 found[index] = _milder(row.grad_norm_ratio, other)
         return found

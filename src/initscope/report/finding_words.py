@@ -75,8 +75,7 @@ def _non_finite(f: Finding) -> str:
     if place == "loss":
         return "the loss is NaN or infinite although the output is finite"
     if place == "backward":
-        where = f"the gradient of {f.evidence.get('op')}" if f.step else "the gradient of the loss"
-        return f"{where} is NaN or infinite, while the forward pass is finite"
+        return f"the gradient of {f.evidence.get('op')} is NaN or infinite, while the forward pass is finite"
     with_dropout = " with dropout on" if f.evidence.get("dropout") else ""
     return f"{f.evidence.get('op', 'this step')} makes values {f.evidence.get('what')}{with_dropout}"
 
@@ -186,7 +185,12 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
         "variance is left at the end"
     ),
     "no-gradient": lambda f: f"no gradient reaches {_names(f)}: the graph is cut here",
-    "zero-gradient": lambda f: f"the gradient of {_names(f)} is exactly zero",
+    "zero-gradient": lambda f: (
+        f"the gradient becomes exactly zero on its way back through {f.evidence['op']}: nothing before it learns"
+        if "op" in f.evidence
+        else f"the gradient of {_names(f)} is exactly zero"
+        + (", and so are they: they are stuck" * bool(f.evidence.get("stuck")))
+    ),
     "unused": lambda f: (
         f"{_names(f)} took no part in this forward pass"
         + (": layers that are skipped at random" if f.evidence.get("skipped") else "")

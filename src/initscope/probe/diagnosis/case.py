@@ -113,6 +113,12 @@ class Judgement:
         if SEVERITY[status] >= SEVERITY[old]:
             self.marks[index][kind] = status
 
+    def soften(self, kind: Kind) -> None:
+        """What failed by this kind is only a warning."""
+        for marks in self.marks.values():
+            if marks.get(kind) == "fail":
+                marks[kind] = "warn"
+
     def has(self, *kinds: Kind, status: Status | None = None) -> bool:
         return any(f.kind in kinds and (status is None or f.status == status) for f in self.findings)
 

@@ -26,6 +26,9 @@ _POLES = (
 )
 
 
+_TAKES_MASKS = ("softmax", "log_softmax", "logsumexp", "scaled_dot_product_attention", "multi_head_attention_forward")
+
+
 def non_finite(case: Case, found: Judgement) -> None:
     """For what reaches the output or the loss, else for what reaches a gradient; a mask that a softmax takes is no defect."""
     rows = case.rows
@@ -33,18 +36,22 @@ def non_finite(case: Case, found: Judgement) -> None:
     if output is not None and rows[output].broken:
         _forward(case, found, output)
     elif case.broken_loss:
-        found.add(Finding("non-finite", "fail", None, None, None, {"pass": "loss", "what": "NaN"}))
-    elif any(r.gradient_broken for r in rows) or any(_bad(f.gradient) for f in case.weights):
+        found.add(Finding("non-finite", "fail", "loss", None, None, {"pass": "loss", "what": "NaN"}))
+    elif any(
+        _bad(f.gradient) for f in case.weights
+    ):  # a pole in front of a ReLU that lets nothing through harms nobody
         _backward(case, found)
 
 
 def _forward(case: Case, found: Judgement, output: int) -> None:
     what = case.rows[output].broken
     birth = _walk(case, output, what)
+    if what == "NaN" and case.rows[birth].op not in _TAKES_MASKS:
+        birth = _walk(case, birth, "infinite")  # ∞ - ∞ and 0 · ∞: the infinity came first
     for index in range(birth, len(case.rows)):
-        if case.rows[index].broken == what:
+        if case.rows[index].broken:
             found.mark(index, "non-finite", "fail")
-    evidence = {"pass": "forward", "what": what, "op": case.rows[birth].op}
+    evidence = {"pass": "forward", "what": case.rows[birth].broken or what, "op": case.rows[birth].op}
     found.add(Finding("non-finite", "fail", case.rows[birth].name, None, None, evidence), birth)
 
 
@@ -65,7 +72,7 @@ def _backward(case: Case, found: Judgement) -> None:
             found.mark(index, "non-finite", "fail")
     op = rows[birth].op if birth is not None else "loss"
     evidence = {"pass": "backward", "what": "NaN or infinite", "op": op}
-    step = None if birth is None else rows[birth].name
+    step = "loss" if birth is None else rows[birth].name
     found.add(Finding("non-finite", "fail", step, None, None, evidence), birth)
 
 

@@ -153,10 +153,19 @@ def _activations(case: Case, way: Trunk, found: Judgement, told: dict[str, Any])
     index = max(beyond, key=lambda i: decades(values[i], math.inf))
     changes = _growth(way, drifts, values, index)
     who = culprit(way, changes, _first(found, "activation-scale", beyond[index]))
+    status = beyond[index]
+    if who.jump and values[index] < 1 and _lives(way, who.index):
+        status = "warn"  # one small layer grows as it learns
+        found.soften("activation-scale")
     evidence = {"since": _since(way, index), **who.evidence, **told}
-    limit = limit_for(beyond[index], limits)
-    finding = Finding("activation-scale", beyond[index], way.rows[who.index].name, values[index], limit, evidence)
+    limit = limit_for(status, limits)
+    finding = Finding("activation-scale", status, way.rows[who.index].name, values[index], limit, evidence)
     _add(case, found, finding, who.index)
+
+
+def _lives(way: Trunk, index: int) -> bool:
+    """Whether a step has weights that are small, not zero."""
+    return bool(way.rows[index].parameters) and (way.rows[index].norm_ratio or 0.0) > 0
 
 
 def _own_size(way: Trunk, index: int) -> float | None:
@@ -198,6 +207,11 @@ def _gradients(case: Case, way: Trunk, found: Judgement, told: dict[str, Any]) -
         return
     worst = max(beyond, key=lambda i: (decades(ratios[i], math.inf), -i))
     who = culprit(way, _backwards(ratios, worst), worst)
+    if who.jump and who.factor == 0:
+        evidence = {"op": way.rows[who.index].op, "worst_step": way.rows[worst].name}
+        finding = Finding("zero-gradient", "fail", way.rows[who.index].name, 0.0, None, evidence)
+        _add(case, found, finding, who.index)
+        return
     limit = limit_for(beyond[worst], limits_of(ratios[worst]))
     evidence = {"worst_step": way.rows[worst].name, **who.evidence, **told}
     finding = Finding("gradient-scale", beyond[worst], way.rows[who.index].name, ratios[worst], limit, evidence)
@@ -225,7 +239,7 @@ def _add(case: Case, found: Judgement, finding: Finding, index: int) -> None:
     places = [case.index_of(f.step) for f in found.findings if f.kind in _CAUSES and f.status == "fail"]
     places += [case.index_of(f.evidence.get("activation")) for f in found.findings if f.kind == "dead-units"]
     caused = [p for p in places if p is not None]
-    if caused and finding.kind == "gradient-scale" and finding.value == 0:
+    if caused and finding.kind == "zero-gradient":
         return  # nothing comes forward, so nothing goes back
     if finding.evidence.get("shape") == "jump" and any(_near(case, index, p) for p in caused):
         found.mark(index, finding.kind, finding.status)

@@ -24,7 +24,10 @@ def batch(case: Case, found: Judgement) -> None:
 def input_scale(case: Case, found: Judgement) -> None:
     """Data far from unit size, unless the model normalizes them first."""
     data, limits = case.data, case.limits.input
-    if not data.numbers or data.rms == 0 or not math.isfinite(data.rms):
+    if not data.numbers:
+        _embedding_scale(case, found)
+        return
+    if data.rms == 0 or not math.isfinite(data.rms):
         return
     large = above(data.rms, limits)
     small = above(1 / data.rms, (limits[0] * _TINY_INPUT, limits[1]))
@@ -35,6 +38,15 @@ def input_scale(case: Case, found: Judgement) -> None:
     limit = limits[0] if large else 1 / (limits[0] * _TINY_INPUT)
     evidence = {"mean": data.mean, "deviation": data.deviation}
     found.add(Finding("input-scale", status, None, data.rms, limit, evidence))
+
+
+def _embedding_scale(case: Case, found: Judgement) -> None:
+    """Indices have no size; what is first made of them has."""
+    row = case.rows[0]
+    status = None if row.rms is None or _normalized_first(case) else above(row.rms, case.limits.input)
+    if status is not None:
+        limit, evidence = limit_for(status, case.limits.input), {"since": None, "shape": "jump", "factor": row.rms}
+        found.add(Finding("activation-scale", status, row.name, row.rms, limit, evidence), 0)
 
 
 def _normalized_first(case: Case) -> bool:
@@ -50,16 +62,20 @@ def initial_loss(case: Case, found: Judgement) -> None:
     if start is None or case.broken_loss:
         return
     evidence = {"loss": start.kind, "chance": start.chance, "output_rms": start.output_rms, "classes": start.classes}
-    if start.kind == "logits":
+    if start.kind != "squared error":
         status = above(start.output_rms, case.limits.output)
         if status is not None:
             limit = limit_for(status, case.limits.output)
             found.add(Finding("output-scale", status, _output(case), start.output_rms, limit, evidence))
+    if start.kind == "logits":
         return
     factor = case.limits.loss[0]
     limit = max(factor * start.chance, start.chance + _SHIFT) if start.kind == "cross-entropy" else 10 * start.chance
     if start.value > limit:
-        found.add(Finding("initial-loss", "warn", _output(case), start.value, limit, evidence))
+        hopeless = case.limits.loss[1] * start.chance
+        status = "fail" if start.value > hopeless else "warn"
+        limit = hopeless if status == "fail" else limit
+        found.add(Finding("initial-loss", status, _output(case), start.value, limit, evidence))
 
 
 def _output(case: Case) -> str | None:

@@ -95,8 +95,11 @@ def zero_gradients(case: Case, found: Judgement) -> None:
     nudged = case.awake or {}
     still = [f for f in case.weights if f.trainable and f.gradient == 0 and nudged.get(f.name, 0.0) == 0 and _matrix(f)]
     on_trunk = [f for f in still if f.name in named]
+    stuck = [f for f in still if f.zero]
     total = sum(f.size for f in case.weights if f.trainable)
-    if on_trunk:
+    if stuck:  # a product of two zeros never moves
+        _tell(found, "zero-gradient", stuck, total, "warn", _user(case, stuck[0]), stuck=True)
+    elif on_trunk:
         _tell(found, "zero-gradient", on_trunk, total, "warn", _user(case, on_trunk[0]))
     elif still:
         _tell(found, "zero-gradient", still, total, "note", _user(case, still[0]))
