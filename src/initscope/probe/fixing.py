@@ -191,9 +191,9 @@ class _Work:
     def fixed(self, remedy: str) -> Fixed:
         if self.before.failure is not None:
             return self._unchanged(f"{stopped(self.before.failure)}; no remedy was tried")
-        plan = plan_of(self.model, self.batch, self.conditions)
+        plan = plan_of(self.model, self.batch, self.conditions, self.before)
         self.note = plan.note
-        able = weight_candidates(plan, self.conditions)
+        able = weight_candidates(plan, self.model, self.before, self.conditions)
         wanted = self._best(able) if remedy == "auto" else [self._named(remedy, able)]
         if remedy == "auto" and self.before.verdict == "healthy":
             return self._unchanged("the model is healthy; the weights stay as they are")
@@ -267,7 +267,7 @@ class _Work:
         known = next((r for r in self.before.remedies if r.name == candidate.name), None)
         command = known.command if known is not None else ""
         applied = Remedy(
-            candidate.name, "weights", candidate.description, command, effect, applied=True, note=candidate.note
+            candidate.name, "weights", candidate.description, command, effect, True, candidate.note, candidate.code
         )
         others = tuple(r for r in self.before.remedies if r.name != candidate.name)
         further = self._prescribed(twin, after, ("data", "architecture"))

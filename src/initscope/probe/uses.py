@@ -19,7 +19,8 @@ Layout = Literal["out-in", "in-out", "transposed"]
 class Use:
     """The weight of a dense or convolution call.
 
-    `rows` picks a block of output units where several weights lie in one tensor, as queries, keys and values do.
+    `rows` picks a block of output units where several weights lie in one tensor, as queries, keys and values do. `last`:
+    what the call returns is what this weight makes, so its size can be read off there.
     """
 
     weight: Tensor
@@ -28,6 +29,7 @@ class Use:
     groups: int = 1
     stride: int = 1
     rows: tuple[int, int] | None = None
+    last: bool = True
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,6 +57,37 @@ class Use:
         if self.layout == "in-out":
             return self.weight.detach()
         return self.weight.detach().transpose(0, 1).flatten(1) if self.layout == "out-in" else self.weight.flatten(1)
+
+
+def weights_of(call: Call) -> list[Use]:
+    """All weights that a call multiplies the data by: one for dense layers and convolutions, several for fused functions."""
+    if call.function == "multi_head_attention_forward":
+        return _attention(Arguments(call))
+    if call.function in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        given = call.arguments[2] if len(call.arguments) > 2 else ()
+        matrices = (
+            [w for w in given if isinstance(w, Tensor) and w.ndim == 2] if isinstance(given, list | tuple) else []
+        )
+        return [Use(w, None, "out-in", last=False) for w in matrices]
+    used = weight_of(call) if call.kind in ("dense", "conv") else None
+    return [] if used is None else [used]
+
+
+def _attention(a: Arguments) -> list[Use]:
+    """Queries, keys and values in one matrix or in three, then the projection of what they give."""
+    found = []
+    fused, bias = a.get(5, "in_proj_weight"), a.get(6, "in_proj_bias")
+    if isinstance(fused, Tensor):
+        size = len(fused) // 3
+        blocks = [(i * size, (i + 1) * size) for i in range(3)]
+        found += [Use(fused, bias if isinstance(bias, Tensor) else None, "out-in", rows=b, last=False) for b in blocks]
+    for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
+        single = a.get(99, name)
+        found += [Use(single, None, "out-in", last=False)] if isinstance(single, Tensor) else []
+    out, shift = a.get(11, "out_proj_weight"), a.get(12, "out_proj_bias")
+    if isinstance(out, Tensor):
+        found.append(Use(out, shift if isinstance(shift, Tensor) else None, "out-in"))
+    return found
 
 
 def weight_of(call: Call) -> Use | None:

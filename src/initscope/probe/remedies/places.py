@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from initscope.probe.batches import Batch
 from initscope.probe.remedies.gains import ONE, UnitMoments, unit_moments
 from initscope.probe.remedies.remedy import Conditions
+from initscope.probe.report import Report
 from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.trace import INPUT, Call, Recorder
-from initscope.probe.uses import Layout, Use, weight_of
+from initscope.probe.uses import Layout, Use, weights_of
 from initscope.weights import Fans
 
 _PASSES_ON = ("norm", "dropout", "pooling", "shift", "scale", "select")  # between a weight and its activation
@@ -41,6 +42,12 @@ class Site:
     bias: str | None
     before: UnitMoments  # of the activation that feeds it
     after: UnitMoments  # of the activation that it feeds
+    rows: tuple[int, int] | None = None  # the block of the parameter that it is; None for all of it
+    last: bool = True  # the call returns what this weight makes
+
+    def part(self, parameter: Tensor) -> Tensor:
+        """The block of the parameter, as a view."""
+        return parameter if self.rows is None else parameter[self.rows[0] : self.rows[1]]
 
     @property
     def fans(self) -> Fans:
@@ -107,42 +114,69 @@ class Plan:
         return found
 
 
-def plan_of(model: nn.Module, batch: Batch, conditions: Conditions) -> Plan:
-    """Runs the model once and reads its weights off the calls; the model is left as it was."""
+def plan_of(model: nn.Module, batch: Batch, conditions: Conditions, report: Report | None = None) -> Plan:
+    """Runs the model once and reads its weights off the calls; the model is left as it was.
+
+    Weights that are zero stay, unless `report` finds that nothing passes them.
+    """
+    broken = _broken(report)
     calls = traced(model, batch, conditions)
     names = {id(p): name for name, p in model.named_parameters(remove_duplicate=False)}
     embedded = {name for call in calls if call.kind == "embedding" for name in call.parameters}
     consumers = consumers_of(calls)
-    sites: dict[str, Site] = {}
+    sites: dict[tuple[str, int], Site] = {}
     left: dict[str, str] = {}
     for call in calls:
-        if call.kind not in ("dense", "conv"):
-            continue
-        used = weight_of(call)
-        if used is None:
+        uses = weights_of(call)
+        if not uses and call.kind in ("dense", "conv"):
             left.update(dict.fromkeys(call.parameters, f"{call.function} uses it in a way that is not known"))
-            continue
-        name = names[id(used.weight)]
-        reason = _reason(used, name in embedded)
-        if name in sites and sites[name].layout != used.layout:
-            reason = "two calls use it in different layouts"
-        if reason:
-            left[name] = reason
-        elif name not in sites:
-            before, after = preceding(call, calls), following(call, consumers)
-            sites[name] = Site(
-                name=name,
-                call=call,
-                layout=used.layout,
-                shape=used.shape,
-                groups=used.groups,
-                stride=used.stride,
-                bias=None if used.bias is None else names[id(used.bias)],
-                before=ONE if before is None else unit_moments(before, model),
-                after=ONE if after is None else unit_moments(after, model),
-            )
+        for used in uses:
+            name = names[id(used.weight)]
+            key = (name, 0 if used.rows is None else used.rows[0])
+            reason = _reason(used, name in embedded, name in broken)
+            if key in sites and sites[key].layout != used.layout:
+                reason = "two calls use it in different layouts"
+            if reason:
+                left[name] = reason
+            elif key not in sites:
+                sites[key] = _site(call, calls, consumers, used, names, model)
     moved = tuple(s for s in sites.values() if s.name not in left)
     return Plan(tuple(calls), moved, left, _stays(model, calls, {s.name for s in moved}, left))
+
+
+def _site(
+    call: Call,
+    calls: Sequence[Call],
+    consumers: dict[int, list[Call]],
+    used: Use,
+    names: dict[int, str],
+    model: nn.Module,
+) -> Site:
+    before, after = preceding(call, calls), following(call, consumers) if used.last else None
+    return Site(
+        name=names[id(used.weight)],
+        call=call,
+        layout=used.layout,
+        shape=used.shape,
+        groups=used.groups,
+        stride=used.stride,
+        bias=None if used.bias is None else names.get(id(used.bias)),
+        before=ONE if before is None else unit_moments(before, model),
+        after=ONE if after is None else unit_moments(after, model),
+        rows=used.rows,
+        last=used.last,
+    )
+
+
+def _broken(report: Report | None) -> set[str]:
+    """Parameters that are zero by mistake: nothing passes them."""
+    found = () if report is None else report.findings
+    return {
+        name
+        for f in found
+        if f.kind in ("zero-weights", "zero-gradient") and f.status != "note"
+        for name in f.evidence.get("parameters", ())
+    }
 
 
 def _stays(model: nn.Module, calls: Sequence[Call], moved: set[str], left: dict[str, str]) -> dict[str, str]:
@@ -208,12 +242,13 @@ def preceding(call: Call, calls: Sequence[Call]) -> Call | None:
     return None
 
 
-def _reason(used: Use, embedded: bool) -> str:
+def _reason(used: Use, embedded: bool, broken: bool) -> str:
     """Why a weight is left alone; "" if it is not."""
     if embedded:
         return "it is also an embedding"
     if not used.weight.requires_grad or (used.bias is not None and not used.bias.requires_grad):
         return "it is frozen"
-    if not bool(used.weight.detach().any()):
-        return "it is zero, as somebody chose"
+    weight = used.weight.detach() if used.rows is None else used.weight.detach()[used.rows[0] : used.rows[1]]
+    if not broken and not bool(weight.any()):
+        return "initialized to zero on purpose"
     return ""

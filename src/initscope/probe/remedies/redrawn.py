@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 from initscope.probe.batches import Batch
 from initscope.probe.remedies.places import Plan, Site
+from initscope.probe.remedies.recipes import law_code as code
 from initscope.probe.remedies.remedy import Candidate
 from initscope.weights import DeltaOrthogonal, Fan, Fans, He, Orthogonal, ZeroSum
 
@@ -23,7 +24,14 @@ def candidates(plan: Plan) -> list[Candidate]:
         return []
     filters = any(site.fans.taps > 1 for site in plan.sites)
     return [
-        Candidate(name, "weights", text, treat=partial(redraw, sites=plan.sites, draw=draw), note=plan.note)
+        Candidate(
+            name,
+            "weights",
+            text,
+            treat=partial(redraw, sites=plan.sites, draw=draw),
+            note=plan.note,
+            code=code(name, plan),
+        )
         for name, (text, draw) in LAWS.items()
         if filters or name != "delta-orthogonal"
     ]
@@ -35,7 +43,7 @@ def redraw(model: nn.Module, batch: Batch, seed: int, *, sites: Sequence[Site], 
     parameters = dict(model.named_parameters(remove_duplicate=False))
     with torch.no_grad():
         for site in sites:
-            parameters[site.name].copy_(site.to_layout(draw(site, generator)))
+            site.part(parameters[site.name]).copy_(site.to_layout(draw(site, generator)))
             if site.bias is not None:
                 parameters[site.bias].zero_()
 

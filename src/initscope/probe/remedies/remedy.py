@@ -93,7 +93,8 @@ class Effect:
 class Remedy:
     """One thing to change, the line that changes it, and what that did when it was tried.
 
-    `command` is a line for the shell or for Python; `note` says why the effect was not measured, or what stayed as it was.
+    `command` is a line for the shell or for Python; `code` the lines of plain PyTorch that do the same in your own program;
+    `note` says why the effect was not measured, or what stayed as it was.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Remedy:
     effect: Effect
     applied: bool = False
     note: str = ""
+    code: str = ""
 
     @property
     def improvement(self) -> float | None:
@@ -127,6 +129,7 @@ class Candidate:
     treat: Callable[[nn.Module, Batch, int], None] | None = None
     alter: Callable[[Batch], Batch] | None = None
     note: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.probe.batches import Batch
+from initscope.probe.remedies import recipes
 from initscope.probe.remedies.places import Plan, Site
 from initscope.probe.remedies.remedy import Candidate, Conditions
 from initscope.probe.safekeeping import prepare, untouched
@@ -24,12 +25,16 @@ def candidates(plan: Plan, conditions: Conditions) -> list[Candidate]:
     if plan.sites:
         text = "Scale each weight so that its output has unit variance on this batch, first layer first, and zero the biases."
         treat = partial(scale_on_batch, sites=plan.sites, conditions=conditions)
-        found.append(Candidate("data-scaling", "weights", text, treat=treat, note=plan.note))
+        lines = recipes.data_scaling_code(plan)
+        found.append(Candidate("data-scaling", "weights", text, treat=treat, note=plan.note, code=lines))
     ends = branch_ends(plan)
     if ends:
         count = len(ends)
         text = f"Multiply the last weight of each of the {count} residual branches by 1/√{count}: their sum keeps its size."
-        found.append(Candidate("residual-scaling", "weights", text, treat=partial(scale_branches, ends=ends)))
+        names = tuple(dict.fromkeys(name for end in ends for name in end))
+        lines = recipes.factor_code(names, 1 / math.sqrt(count))
+        treat = partial(scale_branches, ends=ends)
+        found.append(Candidate("residual-scaling", "weights", text, treat=treat, code=lines))
     return found
 
 
@@ -39,7 +44,7 @@ def scale_on_batch(model: nn.Module, batch: Batch, seed: int, *, sites: Sequence
     A weight that is used again keeps the scale of its first use. Outputs that are constant or not finite change nothing.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    waiting = {site.name for site in sites}
+    waiting = {site.name for site in sites if site.last}
 
     def divide(call: Call, values: Tensor) -> None:
         name = next((p for p in call.parameters if p in waiting), None)

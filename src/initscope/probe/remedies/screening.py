@@ -12,7 +12,7 @@ from initscope.errors import BadInput, InitscopeError
 from initscope.probe.batches import Batch, as_batch
 from initscope.probe.checking import check
 from initscope.probe.findings import SEVERITY
-from initscope.probe.remedies import data, modules, pooling, redrawn, rescaled, widening
+from initscope.probe.remedies import data, modules, pooling, redrawn, repairs, rescaled, widening
 from initscope.probe.remedies.places import Plan, plan_of
 from initscope.probe.remedies.redrawn import LAWS
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, NotPossible, Remedy
@@ -21,6 +21,7 @@ from initscope.probe.safekeeping import untouched
 
 ALL: tuple[Changes, ...] = ("weights", "data", "architecture")
 BACKWARD = "backward pass: "  # how a failure of the second pass begins
+RESCALINGS = ("data-scaling", "residual-scaling")
 JOIN = "+"  # between the names of two remedies that are applied one after the other
 
 
@@ -50,11 +51,12 @@ def prescribe(
         report = report or check(model, as_given(given), target=given.target, seeds=1, **conditions.for_check())
         if report.failure is not None:
             return ()
-        plan = plan_of(model, given, conditions)
+        plan = plan_of(model, given, conditions, report)
         trials = Trials(model, given, conditions, shell)
         found = [trials.remedy(c) for c in candidates(plan, model, given, report, conditions, changes)]
         if "weights" in changes:
-            found += [trials.remedy(c) for c in pairs(plan, conditions, found)]
+            able = weight_candidates(plan, model, report, conditions)
+            found += [trials.remedy(c) for c in pairs(able, found)]
     return ranked(found)
 
 
@@ -74,7 +76,7 @@ def candidates(
     """Everything that can be tried on this model."""
     found: list[Candidate] = []
     if "weights" in changes:
-        found += weight_candidates(plan, conditions)
+        found += weight_candidates(plan, model, report, conditions)
     if "data" in changes:
         found += data.candidates(batch)
     if "architecture" in changes:
@@ -86,15 +88,20 @@ def candidates(
     return found
 
 
-def weight_candidates(plan: Plan, conditions: Conditions) -> list[Candidate]:
-    return [*redrawn.candidates(plan), *rescaled.candidates(plan, conditions)]
+def weight_candidates(plan: Plan, model: nn.Module, report: Report, conditions: Conditions) -> list[Candidate]:
+    """All that change only weights and buffers: repairs of what was found first, since a tie goes to the smaller change."""
+    return [
+        *repairs.candidates(plan, model, report, conditions),
+        *redrawn.candidates(plan),
+        *rescaled.candidates(plan, conditions),
+    ]
 
 
-def pairs(plan: Plan, conditions: Conditions, tried: Sequence[Remedy]) -> list[Candidate]:
+def pairs(able: Sequence[Candidate], tried: Sequence[Remedy]) -> list[Candidate]:
     """The best two laws, each together with each rescaling: new directions first, then their sizes."""
     laws = [r.name for r in ranked(tried) if r.name in LAWS and r.improvement is not None][:2]
-    known = {c.name: c for c in weight_candidates(plan, conditions)}
-    return [joined([known[law], known[other]]) for law in laws for other in known if other not in LAWS]
+    known = {c.name: c for c in able}
+    return [joined([known[law], known[other]]) for law in laws for other in RESCALINGS if other in known]
 
 
 def joined(parts: Sequence[Candidate]) -> Candidate:
@@ -109,7 +116,8 @@ def joined(parts: Sequence[Candidate]) -> Candidate:
 
     text = " Then: ".join(part.description for part in parts)
     note = "; ".join(dict.fromkeys(part.note for part in parts if part.note))
-    return Candidate(JOIN.join(part.name for part in parts), parts[0].changes, text, treat=treat, note=note)
+    lines = "\n".join(part.code for part in parts if part.code)
+    return Candidate(JOIN.join(part.name for part in parts), parts[0].changes, text, treat=treat, note=note, code=lines)
 
 
 class Trials:
@@ -136,6 +144,7 @@ class Trials:
             command=candidate.command or _command(candidate, self.shell),
             effect=Effect(self.before, after),
             note=note,
+            code=candidate.code,
         )
 
     def after(self, candidate: Candidate) -> Health | None:
@@ -208,7 +217,7 @@ def apply_remedy(
         report = check(model, as_given(given), target=given.target, seeds=1, theory=False, **conditions.for_check())
         if report.failure is not None:
             raise BadInput("model", stopped(report.failure), "repair that first")
-        plan = plan_of(model, given, conditions)
+        plan = plan_of(model, given, conditions, report)
         able = [c for c in candidates(plan, model, given, report, conditions) if c.treat is not None]
         candidate = chosen(name, able)
         try:
