@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from initscope.probe import check, fix
 from probe.planted import PLANTED
-from probe.planting.row import Planted
 
 LOWEST_HEALTHY, HIGHEST_FAIL = 0.6, 0.2
 OF_THE_BATCH = ("batch-degenerate", "input-scale")
@@ -55,23 +54,20 @@ def test_a_planted_mistake_is_found_where_it_is(name: str) -> None:
         assert report.first_bad_layer not in {layer.name for layer in report.layers}, "the model is blamed for its data"
 
 
-def _remedied() -> list[str]:
-    return [name for name, row in PLANTED.items() if row.remedy is not None]
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", _remedied())
+@pytest.mark.parametrize("name", PLANTED)
 def test_the_remedy_is_the_one_for_the_mistake(name: str) -> None:
-    row: Planted = PLANTED[name]
-    assert row.remedy is not None
+    row = PLANTED[name]
     fixed = fix(row.build(), row.batch(), seeds=1, **row.options)
     parts = {part for remedy in fixed.applied for part in remedy.name.split("+")}
-    if not fixed.applied:
-        assert "healthy" in row.verdicts, fixed.message
-    else:
+    if row.remedy is None:
+        assert not parts, f"no change of the weights can help: {fixed.message}"
+    elif parts:
         assert parts & row.remedy, f"{parts}: {fixed.message}"
         assert fixed.after.verdict != "fail", fixed.message
+    else:
+        assert "fail" not in row.verdicts, fixed.message
 
 
 def test_the_table_has_enough_of_both() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from probe.planting import bases
 from probe.planting.bases import dense
-from probe.planting.row import BAD, MILD, STATISTICS, WARN, Planted, Setting
+from probe.planting.row import BAD, MILD, REDRAW, STATISTICS, WARN, Planted, Setting
 from probe.planting.settings import CONV, SHALLOW
 
 
@@ -87,8 +87,9 @@ def far(seed: int) -> tuple[Tensor, Tensor]:
 REGRESSION = Setting(partial(dense, 4, outputs=1), regression)
 
 ROWS: dict[str, Planted] = {
-    "raw pixels from 0 to 255": CONV.bad_data(
-        "input-scale", pixels, verdicts=WARN, advice="divide by 255 and subtract the mean"
+    "raw pixels from 0 to 255": replace(
+        CONV.bad_data("input-scale", pixels, verdicts=WARN, advice="divide by 255 and subtract the mean"),
+        remedy=REDRAW,
     ),
     "one feature in the ten thousands": SHALLOW.bad_data(
         "input-scale", income, verdicts=BAD, advice="standardize every feature"

@@ -35,6 +35,13 @@ class Encoder(nn.Module):
         return out
 
 
+def _all_normal(model: nn.Module) -> None:
+    """Every matrix N(0, 1), the fused projections of attention too."""
+    for parameter in model.layers.parameters():
+        if parameter.ndim > 1:
+            nn.init.normal_(parameter)
+
+
 ENCODER = Setting(partial(Encoder, 60, True), bases.tokens)
 
 
@@ -70,6 +77,9 @@ ROWS: dict[str, Planted] = {
     ),
     "ViT with weights N(0, 1)": VIT.mistake(
         "gradient-scale", _normal(1.0), make=partial(Vit, 6, 64), verdicts=BAD, remedy=REDRAW
+    ),
+    "MultiheadAttention with weights N(0, 1)": Setting(partial(Encoder, 6, True), bases.tokens).mistake(
+        "gradient-scale", _all_normal, verdicts=BAD, remedy=REDRAW
     ),
     "post-norm transformer of 60 layers": ENCODER.mistake(
         "deep-post-norm", make=partial(Encoder, 60, False), remedy=RESIDUAL

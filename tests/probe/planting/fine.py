@@ -39,6 +39,11 @@ def _with_amax(scores: Tensor, allowed: Tensor) -> Tensor:
     return e / e.sum(-1, keepdim=True)
 
 
+def _with_exp(scores: Tensor, allowed: Tensor) -> Tensor:
+    e = torch.exp(scores.masked_fill(~allowed, -math.inf))
+    return e / e.sum(-1, keepdim=True)
+
+
 class MaskedMax(nn.Module):
     """The maximum over the words that are not padding."""
 
@@ -48,7 +53,7 @@ class MaskedMax(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         h = torch.relu(self.fc(self.embed(ids)))
-        out: Tensor = self.head(h.masked_fill((ids % 7 == 0)[..., None], -math.inf).amax(1))
+        out: Tensor = self.head(h.masked_fill((ids % 7 == 0)[..., None], -math.inf).max(1).values)
         return out
 
 
@@ -103,6 +108,7 @@ MASKS: dict[str, Planted] = {
     }.items()
 } | {
     "-inf into logsumexp and exp": GPT.healthy(make=partial(Gpt, mix=_with_logsumexp)),
+    "-inf into exp": GPT.healthy(make=partial(Gpt, mix=_with_exp)),
     "-inf into amax and exp": GPT.healthy(make=partial(Gpt, mix=_with_amax)),
     "maximum over words without padding": WORDS.healthy(make=MaskedMax),
 }

@@ -82,7 +82,8 @@ class Setting:
         self, *changes: Change, make: Build | None = None, verdicts: frozenset[str] = HEALTHY, **options: Any
     ) -> Planted:
         """Changed, but no mistake."""
-        return replace(self.row(verdicts, **options), build=seeded(make or self.make, *changes), twin=self.row())
+        twin = self.row(**{name: value for name, value in options.items() if name == "train"})
+        return replace(self.row(verdicts, **options), build=seeded(make or self.make, *changes), twin=twin)
 
     def mistake(
         self,
