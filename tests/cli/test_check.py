@@ -36,6 +36,9 @@ def nan():
         model[1].weight[0, 0] = float("nan")
     return model
 
+def lazy():
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(8))
+
 def half():
     return good().bfloat16()
 
@@ -205,6 +208,7 @@ WRONG = {
     "wrong shape": (["check", "net.py:good", "--size", "9"], "192"),
     "nan data": (["check", "net.py:good", "--data", "npz:nan.npz", "--samples", "6"], "NaN"),
     "nan weights": (["check", "net.py:nan", *SMALL], "1.weight holds NaN or infinite weights"),
+    "no shape yet": (["check", "net.py:lazy", *SMALL, "--samples", "8"], "1.weight has no shape yet"),
     "no parameters": (["check", "net.py:empty", *SMALL], "no parameters"),
     "factory raises": (["check", "net.py:raises", *SMALL], "RuntimeError: no weights today"),
     "no model": (["check", "net.py:text", *SMALL], "str"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from initscope.cli.common import Settings, common_options, progress_bar
+from initscope.cli.cost import load_subject
 from initscope.cli.models import MODEL_HELP, users_code
 from initscope.cli.probing import Job, Subject, job_options
 from initscope.errors import BadInput
@@ -41,10 +42,11 @@ def command(
     70 an error that nobody expected.
     """
     check_page_path(html)
-    with users_code(settings.seed), progress_bar(settings) as bar:
-        bar.add_task("check", total=None)
-        subject = job.load(settings)
-        report = _measure(settings, job, subject, remedies=not no_remedies, theory="full" if full_theory else True)
+    with users_code(settings.seed):
+        subject = load_subject(settings, job)
+        with progress_bar(settings) as bar:
+            bar.add_task("check", total=None)
+            report = _measure(settings, job, subject, remedies=not no_remedies, theory="full" if full_theory else True)
     if html is not None:
         from initscope.report import write_check_page
 

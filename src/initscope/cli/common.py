@@ -108,6 +108,15 @@ def advancing(bar: Progress, job: TaskID, *, since: float = 0.0, until: float = 
     return advance
 
 
+def staging(bar: Progress, job: TaskID) -> Callable[[str, float], None]:
+    """What `check` and `fix` call as `progress=` with (stage, share done): the bar shows both; a total of 1 is set."""
+
+    def advance(stage: str, done: float) -> None:
+        bar.update(job, description=stage, total=1.0, completed=min(max(done, 0.0), 1.0))
+
+    return advance
+
+
 def plain(value: Any) -> Any:
     """Numbers, text, lists and dictionaries that JSON knows; NaN and infinity become None.
 

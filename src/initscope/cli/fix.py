@@ -8,6 +8,7 @@ import click
 
 from initscope.cli.check import all_option, check_page_path, finish, html_option
 from initscope.cli.common import Settings, common_options, progress_bar
+from initscope.cli.cost import load_subject
 from initscope.cli.models import MODEL_HELP, users_code
 from initscope.cli.probing import Job, job_options
 
@@ -39,21 +40,22 @@ def command(
         check_writable(save, "--save")
     from initscope.probe import fix
 
-    with users_code(settings.seed), progress_bar(settings) as bar:
-        bar.add_task("fix", total=None)
-        subject = job.load(settings, trains=train_steps > 0)
-        fixed = fix(
-            subject.model,
-            subject.batch,
-            loss=subject.loss,
-            seeds=job.seeds,
-            seed=settings.seed,
-            remedy=remedy,
-            train_steps=train_steps,
-            lr=lr,
-            train=not job.evaluate,
-            shell=job.shell(settings),
-        )
+    with users_code(settings.seed):
+        subject = load_subject(settings, job, tries_remedies=True, train_steps=train_steps)
+        with progress_bar(settings) as bar:
+            bar.add_task("fix", total=None)
+            fixed = fix(
+                subject.model,
+                subject.batch,
+                loss=subject.loss,
+                seeds=job.seeds,
+                seed=settings.seed,
+                remedy=remedy,
+                train_steps=train_steps,
+                lr=lr,
+                train=not job.evaluate,
+                shell=job.shell(settings),
+            )
     title = f"{job.model} on {subject.description}"
     if save is not None and fixed.before.failure is None:
         fixed.save(save)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from initscope.probe.losses import LossFunction
 
+Announce = Callable[["nn.Module", Any, int], None]
 _MOST_NUMBERS = 2**31  # of a batch that is made up here: 8 GiB
 
 
@@ -53,21 +54,32 @@ class Job:
     loss: str | None
     evaluate: bool
 
-    def load(self, settings: Settings, *, trains: bool = False) -> Subject:
-        """Everything that the library needs; call it inside `users_code`. `trains`: something has to be learned."""
+    def load(self, settings: Settings, announce: Announce, *, trains: bool = False) -> Subject:
+        """Everything that the library needs; call it inside `users_code`.
+
+        announce: is told the model, some samples of the batch and their full number, before a large batch is loaded.
+        trains: something has to be learned.
+        """
         import torch
 
         device = pick_device(settings.device, torch.float32)
         if self.batch is not None:
-            return self._load_users(settings, self.batch, device, trains)
-        batch, words = self._batch(settings.seed)
-        model, first = _built(_on(find_model(self.model, tuple(batch.shape[1:])), device), settings.seed)
+            return self._load_users(settings, self.batch, device, announce, trains)
+        count = _SAMPLES if self.samples is None else self.samples
+        part, words = self._few(settings.seed, count)
+        model, first = _built(_on(find_model(self.model, tuple(part.shape[1:])), device), settings.seed)
         dtype = next((p.dtype for p in first.parameters() if p.is_floating_point()), None)
-        if batch.is_floating_point() and dtype is not None:
-            batch = batch.to(dtype)
-        return Subject(model, batch.to(device), self._loss(settings, trains), words)
 
-    def _load_users(self, settings: Settings, name: str, device: torch.device, trains: bool) -> Subject:
+        def fitted(batch: Tensor) -> Tensor:
+            return batch.to(device, dtype) if batch.is_floating_point() and dtype is not None else batch.to(device)
+
+        announce(first, fitted(part), count)
+        batch = part if len(part) == count else self._batch(settings.seed, count)[0]
+        return Subject(model, fitted(batch), self._loss(settings, trains), words)
+
+    def _load_users(
+        self, settings: Settings, name: str, device: torch.device, announce: Announce, trains: bool
+    ) -> Subject:
         """The batch is what the user's function returns, with targets if it has any."""
         from initscope.probe.batches import as_batch
 
@@ -79,6 +91,7 @@ class Job:
         batch = users_batch(name, device)
         model, first = _built(_on(find_model(self.model, shape_of(batch)), device), settings.seed)
         given = as_batch(batch, first)
+        announce(first, batch, given.samples)
         words = f"{name}, {given.samples} samples of {'x'.join(map(str, given.data.shape[1:])) or 'one number'}"
         return Subject(model, batch, self._loss(settings, trains and given.target is None), words)
 
@@ -86,11 +99,6 @@ class Job:
         """None: the library's own choice, by the targets; `learned`: there are none, and something has to be learned."""
         name = self.loss or ("cross-entropy" if learned else None)
         return None if name is None else find_loss(name, settings.seed)
-
-    @property
-    def count(self) -> int:
-        """How many samples are loaded or drawn."""
-        return _SAMPLES if self.samples is None else self.samples
 
     @property
     def _about_data(self) -> dict[str, Any]:
@@ -108,7 +116,14 @@ class Job:
         words += (["--centre"] if self.centre else []) + (["--eval"] if self.evaluate else [])
         return shlex.join(words)
 
-    def _batch(self, seed: int) -> tuple[Tensor, str]:
+    def _few(self, seed: int, count: int) -> tuple[Tensor, str]:
+        """The samples if they are loaded quickly, else some of them; errors are about the number asked for."""
+        try:
+            return self._batch(seed, min(count, _QUICK))
+        except BadInput:
+            return self._batch(seed, count)
+
+    def _batch(self, seed: int, count: int) -> tuple[Tensor, str]:
         import torch
 
         made_up = [name for name, value in (("--shape", self.shape), ("--ints", self.ints)) if value is not None]
@@ -120,22 +135,23 @@ class Job:
             raise BadInput(made_up[0], "goes without --size, --channels and --centre", "leave them out")
         generator = torch.Generator().manual_seed(seed)
         if self.shape is not None:
-            shape = (self.count, *_sides(self.shape))
+            shape = (count, *_sides(self.shape))
             _check_size(shape)
             return torch.randn(shape, generator=generator), f"gaussian {self.shape}"
         if self.ints is not None:
             vocabulary, length = _vocabulary(self.ints)
-            _check_size((self.count, length))
-            indices = torch.randint(vocabulary, (self.count, length), generator=generator)
+            _check_size((count, length))
+            indices = torch.randint(vocabulary, (count, length), generator=generator)
             return indices, f"{length} random integers below {vocabulary}"
         from initscope.data import load
 
         options = {"size": self.size, "channels": self.channels, "seed": seed, "centre": self.centre}
-        images = load(self.data or "photos", count=self.count, **options)  # type: ignore[arg-type]
+        images = load(self.data or "photos", count=count, **options)  # type: ignore[arg-type]
         return images.images, f"{images.source} {'x'.join(map(str, images.images.shape[1:]))}"
 
 
 _SAMPLES = 16
+_QUICK = 64  # samples that are loaded before anything is said about more of them
 _SEEDS = 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import re
@@ -21,6 +22,7 @@ UNITS = 2048  # units drawn in each
 # Arrays of the size of the distances that are alive at once, measured: the state, its successor, temporaries.
 _LIVE_ALL, _LIVE_TILE, _LIVE_SAME, _LIVE_JOINT = 44, 22, 14, 8
 _PROBE_BYTES = 1 << 26
+_PHYSICAL_GUESS = 4 << 30  # where nothing tells
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -37,12 +39,47 @@ def free_memory(device: torch.device) -> int:
     """Free bytes on the device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    known = [number for number in (_system_memory(), _container_memory()) if number is not None]
+    return max(min(known), 0) if known else _PHYSICAL_GUESS
+
+
+def _system_memory() -> int | None:
+    """Available bytes of this computer; where only the installed memory is known, half of that."""
     info = Path("/proc/meminfo")
     if info.exists():
         for line in info.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return _windows_memory()
+
+
+def _windows_memory() -> int | None:
+    library = getattr(ctypes, "windll", None)
+    if library is None:
+        return None
+    fields = ("total", "available", "total_page", "available_page", "total_virtual", "available_virtual", "extended")
+    kinds = [("length", ctypes.c_uint32), ("load", ctypes.c_uint32), *((name, ctypes.c_uint64) for name in fields)]
+    status = type("MemoryStatus", (ctypes.Structure,), {"_fields_": kinds})()
+    status.length = ctypes.sizeof(status)
+    return int(status.available) if library.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)) else None
+
+
+def _container_memory() -> int | None:
+    """What is left of a container's limit; None without one."""
+    for folder, most, used in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        try:
+            limit, taken = (int((Path(folder) / name).read_text()) for name in (most, used))
+            stat = (Path(folder) / "memory.stat").read_text()
+        except (OSError, ValueError):  # not there, or "max": no limit
+            continue
+        cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)  # given back when it is needed
+        return limit - taken + (int(cached[1]) if cached else 0)
+    return None
 
 
 def pair_bytes(net: Layer, shape: Shape, dtype: torch.dtype, simulated: bool = False) -> int:
