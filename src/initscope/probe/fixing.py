@@ -15,7 +15,7 @@ from torch import nn
 from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch
 from initscope.probe.checking import build, check, check_model
-from initscope.probe.findings import SEVERITY, Note
+from initscope.probe.findings import SEVERITY, Kind, Note
 from initscope.probe.redraw import Redraw
 from initscope.probe.remedies.places import plan_of
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, Remedy
@@ -36,6 +36,11 @@ from initscope.probe.thresholds import DEFAULT, Thresholds
 from initscope.probe.training import Training, check_targets, check_training, compare_training
 
 MARGIN = 0.1  # powers of ten that a change of the weights must win: less can be the luck of a draw
+SHARE = 0.1  # of what the network is off by that it must win as well, where the verdict stays
+CURES: tuple[Kind, ...] = (
+    "zero-weights", "dead-units", "symmetric-units", "norm-statistics", "collapse", "activation-scale", "gradient-scale",
+    "saturated", "deep-post-norm", "initial-loss", "output-scale", "low-score",
+)  # fmt: skip  # kinds of findings that other weights can remove
 CONFIRMED = 2  # of the best remedies of one draw, how many are measured again with all seeds before giving up
 
 
@@ -173,6 +178,16 @@ def fix(
     return replace(fixed, seconds=time.perf_counter() - started)
 
 
+def curable(report: Report) -> bool:
+    """Whether other weights can do anything about the finding that decides the verdict."""
+    leading = report.leading
+    if leading is None:
+        return False
+    if leading.kind == "initial-loss":
+        return leading.evidence.get("loss") == "cross-entropy"  # otherwise the targets are what is large
+    return leading.kind in CURES or bool(leading.evidence.get("stuck"))
+
+
 class _Work:
     """One call of `fix`: what is known about the model, and the steps from there to an answer."""
 
@@ -197,6 +212,8 @@ class _Work:
         wanted = self._best(able) if remedy == "auto" else [self._named(remedy, able)]
         if remedy == "auto" and self.before.verdict == "healthy":
             return self._unchanged("the model is healthy; the weights stay as they are")
+        if remedy == "auto" and not curable(self.before):
+            return self._unchanged("what was found is not a matter of the weights, they stay as they are")
         tried, good = "", []
         for candidate in wanted:
             twin, after = self._confirmed(candidate)
@@ -257,7 +274,8 @@ class _Work:
         )
 
     def _better(self, after: Report) -> bool:
-        return Effect(Health.of(self.before), Health.of(after)).helps(MARGIN)
+        was = Health.of(self.before)
+        return Effect(was, Health.of(after)).helps(max(MARGIN, SHARE * was.decades))
 
     def _off(self, after: Report) -> str:
         return f"off by {Health.of(self.before).decades:.2f} -> {Health.of(after).decades:.2f} powers of ten"

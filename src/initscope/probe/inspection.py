@@ -190,6 +190,8 @@ def _look(
         look.dead = dead_fraction(values)
         if call.operation.limits is not None:
             look.saturated = saturated_fraction(values, *call.operation.limits)
+    if call is not None and call.sharpness is not None:
+        look.saturated = call.sharpness
     look.has_gradient = values.requires_grad
     if backward and rows is not None and values.requires_grad:
         count = samples if followed else len(rows)

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from initscope.probe.attention import sharpness
 from initscope.probe.operations import Operation, operation_of, short_name
 
 INPUT = -1  # the maker of the data
@@ -28,6 +29,7 @@ _DROPOUT = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "
 _TRAINING, _ATTENTION_DROPOUT = 2, 4  # the places of the arguments that switch them on
 _RATE, _FUSED_RATE = 1, 10  # the places of the share that is dropped
 _RESHAPES = ("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel")
+_ATTENDS = ("softmax", "scaled_dot_product_attention", "multi_head_attention_forward")
 _POINTWISE = ("activation", "scale", "shift", "gate", "residual")
 
 Observation = TypeVar("Observation")
@@ -57,6 +59,7 @@ class Call:
     axis: int | None = 0  # along which the samples lie, as far as that can be followed
     sources: tuple[str, ...] = ()  # all parameters behind it, also those that it uses transposed or computed
     drop_rate: float = 0.0  # share of units that the call drops while the model trains
+    sharpness: float | None = None  # of attention: share of queries that look at one key only
     arguments: tuple[Any, ...] = field(default=(), repr=False)  # parameters as they are, activations as `Seen`
     keywords: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -128,6 +131,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = dict(kwargs or {})
         rate = self._drop_rate(short_name(func), args, keywords)
+        sharp = sharpness(short_name(func), args, keywords) if short_name(func) in _ATTENDS else None
         if not self._dropout:
             args, keywords = _without_dropout(short_name(func), args, keywords)
         given = [t for t in tensors_in((args, keywords)) if t in self._maker]
@@ -148,7 +152,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             written = [args[0]] if short_name(func) == "setitem" and isinstance(args[0], Tensor) else tensors_in(out)
             moved = _moved(short_name(func), kept[0], shape, axis)
             found = lambda size: _found(short_name(func), shape, axis, moved, size)  # noqa: E731
-            self._record(func, makers, kept, written, found, sources, rate)
+            self._record(func, makers, kept, written, found, sources, rate, sharp)
         return out
 
     def _sources(self, tree: object) -> tuple[str, ...]:
@@ -199,6 +203,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         axis_in: Callable[[tuple[int, ...]], int | None],
         sources: tuple[str, ...] = (),
         drop_rate: float = 0.0,
+        sharp: float | None = None,
     ) -> None:
         operation = operation_of(func)
         if operation.constant:
@@ -224,6 +229,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             axis=self._axis[values],
             sources=sources,
             drop_rate=drop_rate,
+            sharpness=sharp,
             arguments=given[0],
             keywords=given[1],
         )

@@ -179,7 +179,11 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
     "collapse": _collapse,
     "activation-scale": _activations,
     "gradient-scale": _gradients,
-    "saturated": lambda f: f"{f.value:.0%} of the values saturate in {f.evidence.get('op')}",
+    "saturated": lambda f: (
+        f"{f.value:.0%} of the queries look at one key only: the softmax saturates"
+        if f.evidence.get("attention")
+        else f"{f.value:.0%} of the values saturate in {f.evidence.get('op')}"
+    ),
     "deep-post-norm": lambda f: (
         f"{f.evidence.get('sums')} sums are normalized one after the other (post-norm): {f.value:.1g} of the input's "
         "variance is left at the end"

@@ -73,7 +73,7 @@ def initial_loss(case: Case, found: Judgement) -> None:
     limit = max(factor * start.chance, start.chance + _SHIFT) if start.kind == "cross-entropy" else 10 * start.chance
     if start.value > limit:
         hopeless = case.limits.loss[1] * start.chance
-        status = "fail" if start.value > hopeless else "warn"
+        status = "fail" if start.value > hopeless and not found.has("input-scale") else "warn"
         limit = hopeless if status == "fail" else limit
         found.add(Finding("initial-loss", status, _output(case), start.value, limit, evidence))
 

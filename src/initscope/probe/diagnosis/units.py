@@ -44,7 +44,7 @@ def saturated(case: Case, found: Judgement) -> None:
         feeder = _feeder(case, index)
         if not any(f.kind == "saturated" and f.status == status for f in found.findings):
             step = case.rows[index if feeder is None else feeder].name
-            evidence = {"activation": row.name, "op": row.op}
+            evidence = {"activation": row.name, "op": row.op, "attention": row.kind == "attention"}
             limit = limit_for(status, case.limits.saturated)
             found.add(Finding("saturated", status, step, row.saturated_fraction, limit, evidence), feeder)
 
@@ -93,5 +93,7 @@ def _weighs(case: Case, index: int) -> bool:
 
 
 def _gate(case: Case, index: int) -> bool:
-    """An activation that is the model's own last step, or only weighs others, may sit at its ends."""
+    """An activation that is the model's own last step, or only weighs others, may sit at its ends; attention may not."""
+    if case.rows[index].kind == "attention":
+        return case.rows[index].output or not case.consumers.get(index)
     return case.rows[index].output or index not in case.way.way
