@@ -84,7 +84,7 @@ def log_odds(found: Signs) -> float:
 def signs(way: Trunk, data_angle: float | None = None, end: int | None = None) -> Signs | None:
     """Read off the steps of the trunk, up to `end` if it is given; None where nothing was measured."""
     angles = [a for i, a in way.angles.items() if end is None or i < end]
-    if not angles and data_angle is None:
+    if not angles and (data_angle is None or not any(way.rows[i].followed for i in way.way)):
         return None
     angle = angles[-1] if angles else min(data_angle or 90.0, 90.0)
     wide = widened(angle, data_angle)

@@ -79,7 +79,7 @@ ROWS: dict[str, Planted] = {
         "gradient-scale", _normal(1.0), make=partial(Vit, 6, 64), verdicts=BAD, remedy=REDRAW
     ),
     "MultiheadAttention with weights N(0, 1)": Setting(partial(Encoder, 6, True), bases.tokens).mistake(
-        "gradient-scale", _all_normal, verdicts=BAD, remedy=REDRAW
+        "saturated", _all_normal, verdicts=BAD, remedy=REDRAW
     ),
     "post-norm transformer of 60 layers": ENCODER.mistake(
         "deep-post-norm", make=partial(Encoder, 60, False), remedy=RESIDUAL
