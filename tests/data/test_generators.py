@@ -206,5 +206,5 @@ def test_shapes_are_what_they_are_called() -> None:
 def test_shapes_repeat_over_channels_and_need_room() -> None:
     images = load("shapes", count=4, size=16, channels=3).images
     assert torch.equal(images[:, 0], images[:, 2])
-    with pytest.raises(BadInput, match="size 3 or more"):
+    with pytest.raises(BadInput, match="size=3 or more"):
         load("shapes", count=1, size=2)

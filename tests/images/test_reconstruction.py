@@ -232,7 +232,7 @@ def test_contact_sheets() -> None:
     assert [r.settings["kernel"] for r in contact_sheet(image, "kernel", depth="1_1").results] == [1, 3, 5, 7, 11]
     for over, options, said in (
         ("seed", {}, "choose from depth, channels, kernel"),
-        ("depth", {"depth": 2}, "leave depth out"),
+        ("depth", {"depth": 2}, "leave depth= out"),
         ("kernel", {"values": []}, "0 pictures"),
     ):
         with pytest.raises(BadInput, match=said):

@@ -109,6 +109,12 @@ def test_unknown_where_a_part_does_not_run() -> None:
     assert estimate_cost(nn.Linear(4, 4), torch.randn(4, 4)) is None, "as long as the work itself"
 
 
+def test_lazy_weights_stay_lazy() -> None:
+    module = nn.LazyLinear(4)
+    assert estimate_cost(module, torch.randn(16, 4)) is None
+    assert isinstance(module.weight, nn.parameter.UninitializedParameter)
+
+
 def test_no_progress_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     no_progress("check", 0.5)
     assert capsys.readouterr() == ("", "")

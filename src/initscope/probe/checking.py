@@ -17,6 +17,7 @@ from initscope.probe.blame import Place, carriers, contributions, shares
 from initscope.probe.diagnosis import Case, DataFacts, Judgement, judge
 from initscope.probe.findings import Finding, Note, verdict_of
 from initscope.probe.inspection import Inspection, Look, inspect_model
+from initscope.probe.progress import Progress, no_progress
 from initscope.probe.redraw import Redraw, awakened
 from initscope.probe.report import Draw, LayerReport, Report, SeedSpread
 from initscope.probe.score import Score, score
@@ -37,6 +38,7 @@ def check(
     dropout: bool = False,
     theory: bool | Literal["full"] = True,
     thresholds: Thresholds = DEFAULT,
+    progress: Progress = no_progress,
 ) -> Report:
     """What the model does to the batch at every step, what is wrong with that, and a score; beside it what theory predicts.
 
@@ -54,6 +56,7 @@ def check(
         dropout: Whether dropout is on while angles are measured. Norms and gradients are judged with it in any case.
         theory: False measures only; "full" also draws units, at any cost, for steps that have no closed form.
         thresholds: The limits behind the verdict.
+        progress: Called with the stage in words and the share of the work that is done.
 
     Returns:
         The report; `print(report)` shows it as a table.
@@ -74,9 +77,12 @@ def check(
     check_model(first)
     given = as_batch(batch, first, target)
     look = Measurement(given, loss, train, dropout, thresholds)
+    progress("given weights", 0.0)
     main = look.of(first, seed, theory=theory)
     redraw = Redraw(first, factory)
-    others = _others(look, redraw, range(seed + 1, seed + seeds)) if main.inspection.failure is None else []
+    more = range(seed + 1, seed + seeds) if main.inspection.failure is None else range(0)
+    others = _others(look, redraw, more, progress)
+    progress("done", 1.0)
     return _report(main, others, first, given, redraw if seeds > 1 else None, time.perf_counter() - started)
 
 
@@ -227,10 +233,13 @@ def _ratio(look: Look, base: Look) -> tuple[float | None, float | None]:
     return float(look.gradient.norm.mean()) / size if size > 0 else None, look.sensitivity / base.sensitivity
 
 
-def _others(look: Measurement, redraw: Redraw, seeds: Sequence[int]) -> list[tuple[int, Measured]]:
+def _others(
+    look: Measurement, redraw: Redraw, seeds: Sequence[int], progress: Progress
+) -> list[tuple[int, Measured]]:
     """Other draws of the weights, each judged by itself."""
-    found = []
-    for seed in seeds:
+    found: list[tuple[int, Measured]] = []
+    for number, seed in enumerate(seeds):
+        progress("other draws", (1 + number) / (1 + len(seeds)))
         try:
             found.append((seed, look.of(redraw.draw(seed), seed)))
         except (RuntimeError, TypeError) as error:  # a model that cannot be copied

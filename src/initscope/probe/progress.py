@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map_only
 
 from initscope.probe.batches import Batch, as_batch
@@ -97,8 +98,8 @@ def cost_model(model: nn.Module, batch: Batch, *, seed: int = 0) -> CostModel | 
 
     None too for four samples or fewer: the work itself takes no longer than the estimate.
     """
-    if batch.samples <= MORE:
-        return None  # the work itself takes no longer
+    if batch.samples <= MORE or any(is_lazy(p) for p in model.parameters()):
+        return None  # a run would give lazy weights their shape
     few, more = (_part(batch, count) for count in (FEW, MORE))
     with suppress(Exception), warnings.catch_warnings():  # what the model has to say, it will say in the check itself
         warnings.simplefilter("ignore")

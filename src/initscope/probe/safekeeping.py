@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from initscope.errors import BadInput
 
@@ -61,7 +62,7 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
 def check_trackable(model: nn.Module) -> None:
     """Weights and buffers made under `torch.inference_mode` have no gradients and cannot be put back: one clear error."""
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if not nn.parameter.is_lazy(tensor) and tensor.is_inference():
+        if not is_lazy(tensor) and tensor.is_inference():
             remedy = "build the model outside of inference_mode, or pass copy.deepcopy(model) made outside of it"
             raise BadInput("model", f"{name} was made under torch.inference_mode, so it has no gradient", remedy)
 

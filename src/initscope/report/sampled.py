@@ -64,6 +64,15 @@ def sampled_rows(simulation: Simulation, prediction: Prediction | None = None) -
     return rows
 
 
+def margin_text(margin: float) -> str:
+    """Half an interval in one digit.
+
+    >>> margin_text(0.0123), margin_text(12.3), margin_text(0.0)
+    ('0.01', '10', '0')
+    """
+    return f"{float(f'{margin:.1g}'):g}"
+
+
 def sampled_headings(rows: Sequence[SampledRow], level: float) -> tuple[str, ...]:
     """Norm ratio, cosine and angle: with its interval, and, where any layer was predicted, exact beside it."""
     names, interval = ("norm ratio", "cosine", "angle"), f"{100 * level:g} %"
@@ -76,9 +85,9 @@ def sampled_cells(row: SampledRow, exact: bool) -> tuple[str, ...]:
     """One layer in words, a cell for each heading; `exact`: whether there are columns for the prediction."""
     known = row.exact
     found = (
-        f"{row.norm_ratio:.4g} ± {row.norm_ratio_margin:.1g}",
-        f"{cosine_text(row.defect_mean)} ± {row.cosine_margin:.1g}",
-        f"{row.angle_deg:.4g}° ± {row.angle_deg_margin:.1g}",
+        f"{row.norm_ratio:.4g} ± {margin_text(row.norm_ratio_margin)}",
+        f"{cosine_text(row.defect_mean)} ± {margin_text(row.cosine_margin)}",
+        f"{row.angle_deg:.4g}° ± {margin_text(row.angle_deg_margin)}",
     )
     if not exact:
         return row.name, *found
@@ -128,9 +137,9 @@ def gradient_headings(level: float) -> tuple[str, ...]:
 def gradient_cells(row: GradientRow) -> tuple[str, ...]:
     return (
         row.name,
-        f"{row.weight_ratio:.4g} ± {row.weight_ratio_margin:.1g}",
+        f"{row.weight_ratio:.4g} ± {margin_text(row.weight_ratio_margin)}",
         f"{row.weight_ratio_min:.4g} .. {row.weight_ratio_max:.4g}",
-        f"{row.output_ratio:.4g} ± {row.output_ratio_margin:.1g}",
+        f"{row.output_ratio:.4g} ± {margin_text(row.output_ratio_margin)}",
     )
 
 

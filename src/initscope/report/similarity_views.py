@@ -18,6 +18,7 @@ from initscope.report.sampled import (
     gradient_cells,
     gradient_headings,
     gradient_rows,
+    margin_text,
     sampled_cells,
     sampled_headings,
     sampled_rows,
@@ -114,10 +115,10 @@ def simulation_summary(simulation: Simulation) -> str:
     angles = [row.angle_deg for row in rows]
     end, level = rows[-1], f"{100 * simulation.level:g} %"
     pairs = _count(len(simulation.layers[0].cosine.value), "pair")
-    size = f"{_number(end.norm_ratio)} ± {end.norm_ratio_margin:.1g}"
+    size = f"{_number(end.norm_ratio)} ± {margin_text(end.norm_ratio_margin)}"
     return (
         f"{pairs} through {_count(len(rows) - 1, 'layer')} of {_count(simulation.draws, 'random network')}: the mean angle "
-        f"goes from {_degrees(angles[0])} to {_degrees(angles[-1])} ± {end.angle_deg_margin:.1g} ({level} interval)"
+        f"goes from {_degrees(angles[0])} to {_degrees(angles[-1])} ± {margin_text(end.angle_deg_margin)} ({level} interval)"
         f"{_steepest([row.name for row in rows], angles)}. "
         f"At the output the root mean square of a unit is {size} times the input's. {_precision(simulation, 'cosine')}"
     )
@@ -139,8 +140,8 @@ def gradients_summary(simulation: GradientSimulation) -> str:
     inputs = _count(len(simulation.layers[0].weight.value), "input")
     return (
         f"{inputs}, {_count(simulation.draws, 'random network')}, {simulation.loss}: the weight gradient over |δ||x| is "
-        f"{_number(first.weight_ratio)} ± {first.weight_ratio_margin:.1g} at {first.name} and "
-        f"{_number(last.weight_ratio)} ± {last.weight_ratio_margin:.1g} at {last.name}. "
+        f"{_number(first.weight_ratio)} ± {margin_text(first.weight_ratio_margin)} at {first.name} and "
+        f"{_number(last.weight_ratio)} ± {margin_text(last.weight_ratio_margin)} at {last.name}. "
         f"{_precision(simulation, 'weight ratio')}"
     )
 
