@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from initscope.cli.common import Settings, common_options, progress_bar
+from initscope.cli.common import Settings, common_options, progress_bar, staging
 from initscope.cli.cost import load_subject
 from initscope.cli.models import MODEL_HELP, users_code
 from initscope.cli.probing import Job, Subject, job_options
@@ -15,6 +15,7 @@ from initscope.errors import BadInput
 
 if TYPE_CHECKING:
     from initscope.probe import Remedy, Report
+    from initscope.probe.progress import Progress
 
 FAILED = 1  # exit code: the model's verdict is fail
 
@@ -39,14 +40,15 @@ def command(
     """Norms, angles, gradients and rank of a batch after every step of MODEL, beside what theory predicts.
 
     Exit codes: 0 healthy or with warnings, 1 the verdict is fail, 2 bad input, also where the model stops on the batch,
-    70 an error that nobody expected.
+    70 an internal error.
     """
     check_page_path(html)
     with users_code(settings.seed):
         subject = load_subject(settings, job)
         with progress_bar(settings) as bar:
-            bar.add_task("check", total=None)
-            report = _measure(settings, job, subject, remedies=not no_remedies, theory="full" if full_theory else True)
+            told = staging(bar, bar.add_task("check", total=None))
+            theory: bool | Literal["full"] = "full" if full_theory else True
+            report = _measure(settings, job, subject, remedies=not no_remedies, theory=theory, progress=told)
     if html is not None:
         from initscope.report import write_check_page
 
@@ -77,7 +79,13 @@ def finish(report: Report) -> None:
 
 
 def _measure(
-    settings: Settings, job: Job, subject: Subject, *, remedies: bool, theory: bool | Literal["full"]
+    settings: Settings,
+    job: Job,
+    subject: Subject,
+    *,
+    remedies: bool,
+    theory: bool | Literal["full"],
+    progress: Progress,
 ) -> Report:
     from dataclasses import replace
 
@@ -85,16 +93,26 @@ def _measure(
 
     from initscope.probe import Conditions, check, prescribe
     from initscope.probe.checking import build
+    from initscope.probe.progress import part
+    from initscope.probe.remedies.remedy import curable
 
     options = {"loss": subject.loss, "seed": settings.seed, "train": not job.evaluate}
-    report = check(subject.model, subject.batch, seeds=job.seeds, theory=theory, **options)  # type: ignore[arg-type]
+    told = part(progress, 0.0, 0.3 if remedies else 1.0)
+    report = check(subject.model, subject.batch, seeds=job.seeds, theory=theory, progress=told, **options)  # type: ignore[arg-type]
     if not remedies or report.verdict == "healthy" or report.failure is not None:
         return report
     model = subject.model if isinstance(subject.model, nn.Module) else build(subject.model, settings.seed)
     conditions = Conditions(**options)  # type: ignore[arg-type]
-    return replace(
-        report, remedies=prescribe(model, subject.batch, report, conditions=conditions, shell=job.shell(settings))
+    found = prescribe(
+        model,
+        subject.batch,
+        report,
+        conditions=conditions,
+        changes=("weights", "data", "architecture") if curable(report) else ("data", "architecture"),
+        shell=job.shell(settings),
+        progress=part(progress, 0.3, 1.0),
     )
+    return replace(report, remedies=found)
 
 
 def _print(settings: Settings, job: Job, subject: Subject, report: Report, everything: bool) -> None:
@@ -111,6 +129,8 @@ def _print(settings: Settings, job: Job, subject: Subject, report: Report, every
             if best.note:
                 out.print(f"  {best.note}", markup=False)
             out.print(f"  {best.command}", markup=False, soft_wrap=True)
+            for line in best.code.splitlines():
+                out.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _best(report: Report) -> list[Remedy]:

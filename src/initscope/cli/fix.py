@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from initscope.cli.check import all_option, check_page_path, finish, html_option
-from initscope.cli.common import Settings, common_options, progress_bar
+from initscope.cli.common import Settings, common_options, progress_bar, staging
 from initscope.cli.cost import load_subject
 from initscope.cli.models import MODEL_HELP, users_code
 from initscope.cli.probing import Job, job_options
@@ -21,7 +21,9 @@ from initscope.cli.probing import Job, job_options
     "--train-steps", type=click.IntRange(0), default=0, show_default=True,
     help="Also train both for so many steps; without --loss on random labels.",
 )  # fmt: skip
-@click.option("--lr", type=float, default=None, help="Learning rate of that [default: the best of three for each].")
+@click.option(
+    "--lr", type=float, default=None, help="Learning rate for --train-steps [default: the best of three for each]."
+)
 @click.option("--save", type=click.Path(path_type=Path), default=None, help="Write the new weights, as safetensors.")
 @html_option
 @all_option
@@ -31,7 +33,7 @@ def command(
 ) -> None:  # fmt: skip
     """Every remedy tried on a copy of MODEL; the best one for the weights applied to a copy, and measured again.
 
-    Exit codes: 0 healthy or with warnings afterwards, 1 still failing, 2 bad input, 70 an error that nobody expected.
+    Exit codes: 0 healthy or with warnings afterwards, 1 still failing, 2 bad input, 70 an internal error.
     """
     check_page_path(html)
     if save is not None:
@@ -43,7 +45,7 @@ def command(
     with users_code(settings.seed):
         subject = load_subject(settings, job, tries_remedies=True, train_steps=train_steps)
         with progress_bar(settings) as bar:
-            bar.add_task("fix", total=None)
+            told = staging(bar, bar.add_task("fix", total=None))
             fixed = fix(
                 subject.model,
                 subject.batch,
@@ -55,6 +57,7 @@ def command(
                 lr=lr,
                 train=not job.evaluate,
                 shell=job.shell(settings),
+                progress=told,
             )
     title = f"{job.model} on {subject.description}"
     if save is not None and fixed.before.failure is None:

@@ -233,9 +233,7 @@ def _ratio(look: Look, base: Look) -> tuple[float | None, float | None]:
     return float(look.gradient.norm.mean()) / size if size > 0 else None, look.sensitivity / base.sensitivity
 
 
-def _others(
-    look: Measurement, redraw: Redraw, seeds: Sequence[int], progress: Progress
-) -> list[tuple[int, Measured]]:
+def _others(look: Measurement, redraw: Redraw, seeds: Sequence[int], progress: Progress) -> list[tuple[int, Measured]]:
     """Other draws of the weights, each judged by itself."""
     found: list[tuple[int, Measured]] = []
     for number, seed in enumerate(seeds):

@@ -15,10 +15,11 @@ from torch import nn
 from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch
 from initscope.probe.checking import build, check, check_model
-from initscope.probe.findings import SEVERITY, Kind, Note
+from initscope.probe.findings import SEVERITY, Note
+from initscope.probe.progress import Progress, no_progress, part
 from initscope.probe.redraw import Redraw
 from initscope.probe.remedies.places import plan_of
-from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, Remedy
+from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, Remedy, curable
 from initscope.probe.remedies.screening import (
     ALL,
     Trials,
@@ -37,10 +38,6 @@ from initscope.probe.training import Training, check_targets, check_training, co
 
 MARGIN = 0.1  # powers of ten that a change of the weights must win: less can be the luck of a draw
 SHARE = 0.1  # of what the network is off by that it must win as well, where the verdict stays
-CURES: tuple[Kind, ...] = (
-    "zero-weights", "dead-units", "symmetric-units", "norm-statistics", "collapse", "activation-scale", "gradient-scale",
-    "saturated", "deep-post-norm", "initial-loss", "output-scale", "low-score",
-)  # fmt: skip  # kinds of findings that other weights can remove
 CONFIRMED = 2  # of the best remedies of one draw, how many are measured again with all seeds before giving up
 
 
@@ -142,16 +139,23 @@ def fix(
     dropout: bool = False,
     thresholds: Thresholds = DEFAULT,
     shell: str | None = None,
+    progress: Progress = no_progress,
 ) -> Fixed:
     """Tries every remedy on copies, applies the best one for the weights to a copy, and measures that with all seeds.
 
-    model, batch, target, loss, seeds, seed, train, dropout, thresholds: as for `check`. remedy: "auto", or the name of the
-    only one to try, or two names joined by "+". train_steps: trains a copy of the model before and after for so many steps;
-    lr: at this learning rate instead of the best of three. shell: how the command line names model and data, for commands.
+    Weights change only if the finding that decides the verdict is a matter of weights, and if the verdict gets better, or
+    stays and the network is clearly less off (`Health.decades`). "auto" leaves healthy models alone. Frozen weights and
+    weights that are zero on purpose stay. The model itself is left as it was.
 
-    Weights change only if the verdict gets better, or stays and the network is more than 0.1 powers of ten less off
-    (`Health.decades`); "auto" leaves healthy models alone.
-    Frozen weights, embeddings and weights that are zero on purpose stay. The model itself is left as it was.
+    Args:
+        model: As for `check`, and so are batch, target, loss, seeds, seed, train, dropout, thresholds and progress.
+        remedy: "auto", the name of the only one to try, or two names joined by "+".
+        train_steps: Trains a copy of the model before and after for so many steps.
+        lr: Learning rate of that training. Default: the best of three.
+        shell: How the command line names model and data, for commands that can be pasted.
+
+    Returns:
+        The repaired copy, the reports before and after, and all that was tried.
 
     >>> import torch
     >>> net = nn.Sequential(*(m for _ in range(12) for m in (nn.Linear(64, 64), nn.ReLU())))
@@ -166,26 +170,21 @@ def fix(
     with untouched(first, seed):
         given = as_batch(batch, first, target)
         check_training(train_steps, lr)
-        before = check(model, as_given(given), target=given.target, seeds=seeds, **conditions.for_check())
+        options = conditions.for_check()
+        before = check(
+            model, as_given(given), target=given.target, seeds=seeds, progress=part(progress, 0.0, 0.2), **options
+        )
         if train_steps and before.failure is None:
             check_targets(before.loss)
-        work = _Work(first, None if isinstance(model, nn.Module) else model, given, conditions, before, shell)
+        factory = None if isinstance(model, nn.Module) else model
+        work = _Work(first, factory, given, conditions, before, shell, part(progress, 0.2, 0.9))
         fixed = work.fixed(remedy or "auto")
         if train_steps and before.failure is None:
             pair = (first, fixed.model, batch, given)
             curves = compare_training(*pair, steps=train_steps, loss=loss, lr=lr, seed=seed)
             fixed = replace(fixed, training=curves)
+    progress("done", 1.0)
     return replace(fixed, seconds=time.perf_counter() - started)
-
-
-def curable(report: Report) -> bool:
-    """Whether other weights can do anything about the finding that decides the verdict."""
-    leading = report.leading
-    if leading is None:
-        return False
-    if leading.kind == "initial-loss":
-        return leading.evidence.get("loss") == "cross-entropy"  # otherwise the targets are what is large
-    return leading.kind in CURES or bool(leading.evidence.get("stuck"))
 
 
 class _Work:
@@ -199,8 +198,10 @@ class _Work:
         conditions: Conditions,
         before: Report,
         shell: str | None,
+        progress: Progress,
     ) -> None:
         self.model, self.batch, self.conditions, self.shell = model, batch, conditions, shell
+        self.progress = progress
         self.before, self.redraw, self.note = before, Redraw(model, factory), ""
 
     def fixed(self, remedy: str) -> Fixed:
@@ -271,6 +272,7 @@ class _Work:
             conditions=self.conditions,
             changes=changes,
             shell=self.shell,
+            progress=self.progress,
         )
 
     def _better(self, after: Report) -> bool:

@@ -38,6 +38,11 @@ def no_progress(stage: str, done: float) -> None:
     """Says nothing: the default of `progress=`."""
 
 
+def part(progress: Progress, since: float, until: float) -> Progress:
+    """A callback for a part of the work, which counts from 0 to 1 itself."""
+    return lambda stage, done: progress(stage, since + (until - since) * done)
+
+
 class Cost(NamedTuple):
     """What a check takes, roughly: within a factor of two in time, closer in memory."""
 

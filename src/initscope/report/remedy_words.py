@@ -22,12 +22,15 @@ class RemedyView:
     description: str
     effect: str
     command: str
+    code: str
     applied: bool
 
 
 def remedy_views(remedies: Sequence[Remedy]) -> list[RemedyView]:
     """In the order given, which is by measured effect."""
-    return [RemedyView(r.name, r.changes, r.description, effect_text(r), r.command, r.applied) for r in remedies]
+    return [
+        RemedyView(r.name, r.changes, r.description, effect_text(r), r.command, r.code, r.applied) for r in remedies
+    ]
 
 
 def effect_text(remedy: Remedy) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch import nn
 
 from initscope.probe.batches import Batch, Loss
-from initscope.probe.findings import SEVERITY, Verdict
+from initscope.probe.findings import SEVERITY, Kind, Verdict
 from initscope.probe.report import Report
 from initscope.probe.score import decades, widened, worst
 from initscope.probe.thresholds import DEFAULT, Thresholds
@@ -18,6 +18,10 @@ from initscope.probe.trunk import Trunk
 
 Changes = Literal["weights", "data", "architecture"]
 RIGHT_ANGLE = 90.0
+CURES: tuple[Kind, ...] = (
+    "zero-weights", "dead-units", "symmetric-units", "norm-statistics", "collapse", "activation-scale", "gradient-scale",
+    "saturated", "deep-post-norm", "initial-loss", "output-scale", "low-score",
+)  # fmt: skip  # kinds of findings that other weights can remove
 MOST = 38.0  # the range of float32 in powers of ten: no part counts more, so a dead network has a figure too
 
 
@@ -109,6 +113,16 @@ class Remedy:
     @property
     def improvement(self) -> float | None:
         return self.effect.improvement
+
+
+def curable(report: Report) -> bool:
+    """Whether other weights can do anything about the finding that decides the verdict."""
+    leading = report.leading
+    if leading is None:
+        return False
+    if leading.kind == "initial-loss":
+        return leading.evidence.get("loss") == "cross-entropy"  # otherwise the targets are what is large
+    return leading.kind in CURES or bool(leading.evidence.get("stuck"))
 
 
 class NotPossible(Exception):

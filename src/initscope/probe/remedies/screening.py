@@ -12,6 +12,7 @@ from initscope.errors import BadInput, InitscopeError
 from initscope.probe.batches import Batch, as_batch
 from initscope.probe.checking import check
 from initscope.probe.findings import SEVERITY
+from initscope.probe.progress import Progress, no_progress
 from initscope.probe.remedies import data, modules, pooling, redrawn, repairs, rescaled, widening
 from initscope.probe.remedies.places import Plan, plan_of
 from initscope.probe.remedies.redrawn import LAWS
@@ -34,6 +35,7 @@ def prescribe(
     conditions: Conditions = Conditions(),  # noqa: B008 - frozen
     changes: Sequence[Changes] = ALL,
     shell: str | None = None,
+    progress: Progress = no_progress,
 ) -> tuple[Remedy, ...]:
     """Remedies for a model on a batch, each tried on a copy with one draw and measured; the best first.
 
@@ -53,8 +55,13 @@ def prescribe(
             return ()
         plan = plan_of(model, given, conditions, report)
         trials = Trials(model, given, conditions, shell)
-        found = [trials.remedy(c) for c in candidates(plan, model, given, report, conditions, changes)]
+        waiting = candidates(plan, model, given, report, conditions, changes)
+        found = []
+        for number, candidate in enumerate(waiting):
+            progress(candidate.name, number / (len(waiting) + 2))
+            found.append(trials.remedy(candidate))
         if "weights" in changes:
+            progress("pairs of remedies", len(waiting) / (len(waiting) + 2))
             able = weight_candidates(plan, model, report, conditions)
             found += [trials.remedy(c) for c in pairs(able, found)]
     return ranked(found)
