@@ -142,9 +142,10 @@ def score_text(report: Report) -> str:
     if math.isnan(chance.geometry):
         return "score 0.00: the model does not run" if report.failure else "no score: too little could be measured"
     parts = [f"{name} {value:+.1f}" for name, value in chance.terms.items() if name != "intercept"]
-    base = f"geometry {chance.geometry:.2f} = logistic({chance.terms['intercept']:.1f}, {', '.join(parts)})"
-    held = f", held by {chance.held_by}" if chance.held_by else ""
-    return f"score {chance.value:.2f}: {base}{held}"
+    odds = f"log odds {chance.terms['intercept']:.1f}, {', '.join(parts)}"
+    if not chance.held_by:
+        return f"score {chance.value:.2f}, the chance that it trains with Adam ({odds})"
+    return f"score {chance.value:.2f}, held there by {chance.held_by}; the geometry alone gives {chance.geometry:.2f} ({odds})"
 
 
 def report_line(report: Report) -> str:
