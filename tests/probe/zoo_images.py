@@ -120,7 +120,7 @@ IMAGES: dict[str, Trainable] = {
         key_dim=[8, 8, 8], labelled=False, rate=3e-4,
     ),
     "CvT": _classifier(
-        "Cvt", embed_dim=[16, 32, 48], num_heads=[1, 2, 3], depth=[1, 2, 3], labelled=True, rate=3e-4
+        "Cvt", embed_dim=[16, 32, 48], num_heads=[1, 2, 3], depth=[1, 2, 3], labelled=True, rate=1e-3
     ),
     "SwiftFormer": _classifier(
         "SwiftFormer", 64, image_size=64, embed_dims=[16, 32, 48, 64], depths=[1, 1, 2, 1], labelled=False, rate=3e-4

@@ -309,7 +309,7 @@ OWN: dict[str, Trainable] = {
     "ResNet, zero gamma": Trainable(lambda: resnet(True), images, {"target": labels()}),
     "ResNet, own": Trainable(lambda: resnet(False), images, goal=labels),
     "ReZero": Trainable(rezero, lambda: gaussian(SAMPLES, 32), {"target": labels()}),
-    "Fixup": Trainable(fixup, images, {"target": labels()}),
+    "Fixup": Trainable(fixup, images, {"target": labels()}, rate=3e-4),
     "U-Net": Trainable(UNet, images, {"target": _segments()}),
     "autoencoder": Trainable(autoencoder, images, {"target": images(), "loss": F.mse_loss}),
     "VAE": Trainable(VAE, _drawings, {"target": _drawings(), "loss": evidence}),
