@@ -17,6 +17,7 @@ from initscope.probe.blame import Place, carriers, contributions, shares
 from initscope.probe.diagnosis import Case, DataFacts, Judgement, judge
 from initscope.probe.findings import Finding, Note, verdict_of
 from initscope.probe.inspection import Inspection, Look, inspect_model
+from initscope.probe.losses import loss_function
 from initscope.probe.progress import Progress, no_progress
 from initscope.probe.redraw import Redraw, awakened
 from initscope.probe.report import Draw, LayerReport, Report, SeedSpread
@@ -72,6 +73,8 @@ def check(
     started = time.perf_counter()
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise BadInput("check", f"seeds is {seeds!r}, expected a whole number of at least 1", "pass seeds >= 1")
+    if loss is not None:
+        loss_function(loss, seed)  # an unknown name is refused before the work
     factory = None if isinstance(model, nn.Module) else model
     first = model if isinstance(model, nn.Module) else build(model, seed)
     check_model(first)
@@ -94,7 +97,7 @@ def build(factory: Callable[[], nn.Module], seed: int) -> nn.Module:
             f"got a {type(factory).__name__}, expected an nn.Module or a function that makes one",
             "pass a module",
         )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), torch.inference_mode(False):
         torch.manual_seed(seed)
         try:
             made = factory()
