@@ -46,9 +46,7 @@ class Look:
     saturated: float | None = None
     fit: float | None = None  # of running statistics: root mean square of what they normalize, 1 where they fit
     gradient: BatchGeometry | None = None
-    sensitivity: float | None = (
-        None  # Σ |g||x| over positions, mean over samples: what a relative change of x does to the loss
-    )
+    sensitivity: float | None = None  # Σ |g||x| over positions, mean over samples
     gradient_broken: bool = False
     has_gradient: bool = False  # autograd follows it
     predicted: Predicted | None = None
@@ -195,23 +193,26 @@ def _look(
     look.has_gradient = values.requires_grad
     if backward and rows is not None and values.requires_grad:
         count = samples if followed else len(rows)
-        sizes = _position_norms(values)
+        sizes = _position_norms(values, geometry)
 
         def hook(gradient: Tensor) -> None:
             rows = rows_of(gradient, count, axis if followed else 0)
             look.gradient = None if rows is None else batch_geometry(rows)
-            look.gradient_broken = not bool(torch.isfinite(gradient).all())
-            look.sensitivity = float((_position_norms(gradient) * sizes).sum(dtype=torch.float64)) / count
+            look.gradient_broken = bool(_broken(gradient, look.gradient))
+            look.sensitivity = (
+                float((_position_norms(gradient, look.gradient) * sizes).sum(dtype=torch.float64)) / count
+            )
 
         values.register_hook(hook)  # type: ignore[no-untyped-call]
     return look
 
 
-def _position_norms(values: Tensor) -> Tensor:
-    """Norms over the units of each position: images have them on axis 1, all else on the last."""
-    values = values.detach()
-    norms: Tensor = torch.linalg.vector_norm(values, dim=1 if values.ndim in (4, 5) else -1)
-    return norms.float() if norms.dtype in (torch.float16, torch.bfloat16) else norms
+def _position_norms(values: Tensor, geometry: BatchGeometry | None) -> Tensor:
+    """Norms of the units at each position where the values are tokens, which can differ much; else those of each sample."""
+    if values.ndim != 3 and geometry is not None:
+        return geometry.norm
+    norms: Tensor = torch.linalg.vector_norm(values.detach(), dim=-1, dtype=torch.float32)
+    return norms
 
 
 def _broken(values: Tensor, geometry: BatchGeometry | None) -> Broken:

@@ -61,7 +61,7 @@ def score(found: Signs | None, verdict: Verdict = "healthy", held_by: str = "") 
     """The score of a network with these signs and this verdict; NaN where nothing was measured.
 
     >>> round(score(Signs(angle=0.1, gradient=0.2, norm=0.0)).value, 2), score(Signs(0.1, 0.2, 0.0), "fail", "frozen").value
-    (0.98, 0.2)
+    (0.97, 0.2)
     """
     if found is None:
         return Score(0.0 if verdict == "fail" else math.nan, math.nan, {}, Signs(0.0, 0.0, 0.0), held_by)

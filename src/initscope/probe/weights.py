@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from initscope.probe.trace import Call
 from initscope.probe.uses import weight_of
 
+SAME = 1e-5  # projections of rows that are this close, against the largest, are compared entry by entry
+
 
 @dataclass(frozen=True)
 class WeightFacts:
@@ -70,17 +72,26 @@ def weight_facts(
 
 
 def repeated_rows(matrix: Tensor) -> float:
-    """Share of the rows that equal an earlier one; rows are compared by two random projections, exactly.
+    """Share of the rows that equal another one which is counted already.
+
+    Rows that two projections cannot tell apart lie next to each other in their order, and are then compared entry by entry.
 
     >>> repeated_rows(torch.ones(4, 3)), repeated_rows(torch.eye(4))
     (0.75, 0.0)
     """
     if len(matrix) < 2 or not matrix.is_floating_point():
         return 0.0
+    matrix = matrix if matrix.dtype in (torch.float32, torch.float64) else matrix.float()
     generator = torch.Generator().manual_seed(0)
-    directions = torch.rand(matrix.shape[1], 2, generator=generator, dtype=torch.float64) + 0.5
-    projected = matrix.to(torch.float64) @ directions.to(matrix.device)
-    return 1 - len(torch.unique(projected, dim=0)) / len(matrix)
+    directions = (torch.rand(matrix.shape[1], 2, generator=generator) + 0.5).to(matrix)
+    projected = matrix @ directions
+    order = projected[:, 0].argsort()
+    close = (projected[order][1:] - projected[order][:-1]).abs() <= SAME * projected.abs().amax()
+    places = close.all(1).nonzero().flatten()
+    if len(places) == 0:
+        return 0.0
+    equal = (matrix[order[places]] == matrix[order[places + 1]]).all(1)
+    return float(equal.sum()) / len(matrix)
 
 
 def _reached(outputs: Iterable[Tensor]) -> set[int]:
