@@ -16,7 +16,7 @@ MOST = 4.0  # decades; ten thousand times too small or too large is as bad as ca
 INTERCEPT = 3.82
 WEIGHTS = {"angle": -1.10, "gradient": -0.91, "norm": -0.53, "depth": -1.25}
 FAILS, TRAINS = 0.2, 0.6  # a network that fails scores at most the first, a healthy one at least the second
-BANDS: dict[Verdict, tuple[float, float]] = {"fail": (0.0, FAILS), "warn": (FAILS, TRAINS), "healthy": (TRAINS, 1.0)}
+BANDS: dict[Verdict, tuple[float, float]] = {"fail": (0.0, FAILS), "warn": (0.21, 0.59), "healthy": (TRAINS, 1.0)}
 WIDE_ANGLE = 60.0  # degrees between samples of the data from which on angles count as they are
 
 

@@ -17,6 +17,7 @@ from initscope.probe.trunk import Trunk
 
 _RESOLUTION = math.degrees(torch.finfo(torch.float32).eps)  # |a - b| < eps |a|
 _SIZED = ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm")  # their output has unit variance
+PARTED = 0.01  # degrees; samples that one layer leaves this far apart are parted again as it learns
 DEEP = 16  # normalized sums; a few may well replace what came in
 _CAUSES: tuple[Kind, ...] = ("zero-weights", "dead-units", "norm-statistics")
 
@@ -42,6 +43,9 @@ def collapse(case: Case, found: Judgement) -> None:
     changes = _merging(case, angles, last)
     who = culprit(case.way, changes, _first(found, "collapse", worst))
     value = angles[last]
+    if worst == "fail" and who.jump and value >= PARTED and case.rows[who.index].parameters:
+        worst = "warn"  # one layer whose bias outweighs its input: its weights grow as they learn
+        found.soften("collapse")
     limit = limit_for(worst, case.limits.angle) * min(1.0, (case.data.angle_deg or 60.0) / 60.0)
     evidence = {"data_angle_deg": case.data.angle_deg, "output_angle_deg": value, **who.evidence}
     _add(case, found, Finding("collapse", worst, case.rows[who.index].name, value, limit, evidence), who.index)
