@@ -18,6 +18,7 @@ from initscope.probe.trunk import Trunk
 _RESOLUTION = math.degrees(torch.finfo(torch.float32).eps)  # |a - b| < eps |a|
 _SIZED = ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm")  # their output has unit variance
 PARTED = 0.01  # degrees; samples that one layer leaves this far apart are parted again as it learns
+SMALL = 0.1  # of the gradient that a layer lets through if its weights are small
 DEEP = 16  # normalized sums; a few may well replace what came in
 _CAUSES: tuple[Kind, ...] = ("zero-weights", "dead-units", "norm-statistics")
 
@@ -43,7 +44,8 @@ def collapse(case: Case, found: Judgement) -> None:
     changes = _merging(case, angles, last)
     who = culprit(case.way, changes, _first(found, "collapse", worst))
     value = angles[last]
-    if worst == "fail" and who.jump and value >= PARTED and case.rows[who.index].parameters:
+    weights = bool(case.rows[who.index].parameters)
+    if worst == "fail" and who.jump and weights and (value >= PARTED or _small_weights(case.way, who.index)):
         worst = "warn"  # one layer whose bias outweighs its input: its weights grow as they learn
         found.soften("collapse")
     limit = limit_for(worst, case.limits.angle) * min(1.0, (case.data.angle_deg or 60.0) / 60.0)
@@ -158,18 +160,36 @@ def _activations(case: Case, way: Trunk, found: Judgement, told: dict[str, Any])
     changes = _growth(way, drifts, values, index)
     who = culprit(way, changes, _first(found, "activation-scale", beyond[index]))
     status = beyond[index]
-    if who.jump and values[index] < 1 and _lives(way, who.index):
+    if who.jump and values[index] < 1 and _alive(way, who.index):
         status = "warn"  # one small layer grows as it learns
         found.soften("activation-scale")
+        _explain_collapse(case, way, found, who.index)
     evidence = {"since": _since(way, index), **who.evidence, **told}
     limit = limit_for(status, limits)
     finding = Finding("activation-scale", status, way.rows[who.index].name, values[index], limit, evidence)
     _add(case, found, finding, who.index)
 
 
-def _lives(way: Trunk, index: int) -> bool:
-    """Whether a step has weights that are small, not zero."""
+def _explain_collapse(case: Case, way: Trunk, found: Judgement, small: int) -> None:
+    """Samples that merge behind a layer of small weights, where a bias outweighs them, merge because of that layer."""
+    for finding in [f for f in found.findings if f.kind == "collapse" and f.evidence.get("shape") == "jump"]:
+        at = case.index_of(finding.step)
+        between = [i for i in way.way if small < i <= (at or 0)]
+        if between and all(way.rows[i].kind != "norm" for i in between):
+            found.findings.remove(finding)
+            found.soften("collapse")
+
+
+def _alive(way: Trunk, index: int) -> bool:
+    """Whether a step has weights of its own, and they are not zero."""
     return bool(way.rows[index].parameters) and (way.rows[index].norm_ratio or 0.0) > 0
+
+
+def _small_weights(way: Trunk, index: int) -> bool:
+    """Whether a step's weights are small: little of the gradient passes them, too. They themselves get all of it."""
+    before = way.rows[way.previous[index]].grad_norm_ratio if way.previous.get(index, -1) >= 0 else None
+    here = way.rows[index].grad_norm_ratio
+    return before is not None and here is not None and 0 < before < SMALL * here and _alive(way, index)
 
 
 def _own_size(way: Trunk, index: int) -> float | None:
@@ -216,9 +236,13 @@ def _gradients(case: Case, way: Trunk, found: Judgement, told: dict[str, Any]) -
         finding = Finding("zero-gradient", "fail", way.rows[who.index].name, 0.0, None, evidence)
         _add(case, found, finding, who.index)
         return
-    limit = limit_for(beyond[worst], limits_of(ratios[worst]))
+    status = beyond[worst]
+    if who.jump and who.factor < 1 and _alive(way, who.index):
+        status = "warn"  # one small layer grows as it learns
+        found.soften("gradient-scale")
+    limit = limit_for(status, limits_of(ratios[worst]))
     evidence = {"worst_step": way.rows[worst].name, **who.evidence, **told}
-    finding = Finding("gradient-scale", beyond[worst], way.rows[who.index].name, ratios[worst], limit, evidence)
+    finding = Finding("gradient-scale", status, way.rows[who.index].name, ratios[worst], limit, evidence)
     _add(case, found, finding, who.index)
 
 
