@@ -80,7 +80,7 @@ def test_another_job_is_refused(tmp_path: Path) -> None:
     out = str(tmp_path / "K.zarr")
     assert run("--out", out, "--tile", "3").exit_code == 0
     taken = run("--out", out)
-    assert (taken.exit_code, "add resume" in taken.stderr) == (2, True)
+    assert (taken.exit_code, "add --resume" in taken.stderr) == (2, True)
     other = run("--out", out, "--resume", "--seed", "1", "--tile", "4")
     assert other.exit_code == 2
     assert "other inputs; tile 4, there 3" in other.stderr

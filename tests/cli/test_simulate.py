@@ -125,7 +125,7 @@ WRONG = {
     "memory": (["--memory", "1B"], "allowed"),
     "figure suffix": (["--figure", "f.pdf"], ".svg or .png"),
     "figure of gradients": (["--gradients", "--figure", "f.svg"], "leave one of them out"),
-    "no vectors": (["--gradients", "--head", "0"], "add head=10"),
+    "no vectors": (["--gradients", "--head", "0"], "add --head 10"),
 }
 
 

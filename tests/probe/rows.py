@@ -11,7 +11,7 @@ PLAIN = LayerReport(
     name="", op="linear", kind="dense", shape=(10,), norm_ratio=1.0, grad_norm_ratio=1.0, cosine_mean=0.5, cosine_std=0.1,
     cosine_seeds=SeedSpread((0.5,)), angle_deg=60.0, defect=0.5, centred_cosine=0.0, effective_rank=4.0, grad_cosine=0.5,
     dead_fraction=None, saturated_fraction=None, weight_norm=1.0, weight_grad_norm=1.0, predicted=None,
-    norm_ratio_predicted=None, contraction=0.0, finite=True, inputs=(-1,), parameters=(),
+    norm_ratio_predicted=None, contraction=0.0, inputs=(-1,), parameters=(),
 )  # fmt: skip
 
 
