@@ -15,7 +15,7 @@ from torch import nn
 from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch
 from initscope.probe.checking import build, check, check_model
-from initscope.probe.findings import SEVERITY, Kind, Note
+from initscope.probe.findings import SEVERITY, Finding, Kind, Note
 from initscope.probe.redraw import Redraw
 from initscope.probe.remedies.places import plan_of
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, Remedy
@@ -185,7 +185,12 @@ def curable(report: Report) -> bool:
         return False
     if leading.kind == "initial-loss":
         return leading.evidence.get("loss") == "cross-entropy"  # otherwise the targets are what is large
-    return leading.kind in CURES or bool(leading.evidence.get("stuck"))
+    return leading.kind in CURES or bool(leading.evidence.get("stuck")) or _nothing_learns(leading)
+
+
+def _nothing_learns(finding: Finding) -> bool:
+    """Every gradient is exactly zero, which saturated or dead branches do; other weights may let it through."""
+    return finding.kind == "zero-gradient" and finding.status == "fail" and "parameters" in finding.evidence
 
 
 class _Work:
