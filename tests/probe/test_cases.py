@@ -13,7 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from initscope.errors import BadInput
 from initscope.probe import check
+from initscope.probe.findings import Note
 from initscope.probe.report import LayerReport, Report
+from initscope.report.wording import finding_text, note_texts
 from probe.models import noise
 
 
@@ -162,7 +164,8 @@ def test_the_second_input_does_not_get_the_theory_of_the_first() -> None:
     report = run(TwoInputs(), (noise(8, 256), 1 + 0.1 * noise(8, 256, seed=1)))
     assert row(report, "a").predicted is not None
     assert row(report, "b").predicted is None
-    assert any("linear (first at b)" in note for note in report.notes)
+    assert Note("no-theory", "linear", ("b",)) in report.notes
+    assert "Measured only, there is no theory for: linear (b)." in note_texts(report.notes)
 
 
 class Collapsing(nn.Module):
@@ -192,7 +195,10 @@ class Total(nn.Module):
 def test_a_score_is_not_given_where_nothing_was_measured() -> None:
     report = run(Total(), noise(5, 4))
     assert math.isnan(report.score)
-    assert any("nothing could be judged" in note for note in report.notes)
+    assert report.to_dict()["score"] is None
+    assert report.verdict == "warn"
+    assert report.leading is not None
+    assert (report.leading.kind, report.leading.evidence["measured"]) == ("not-followed", False)
 
 
 class Dropping(nn.Module):
@@ -267,7 +273,10 @@ def test_a_model_that_cannot_be_copied_is_checked_with_one_seed() -> None:
     model(noise(8, 8))
     report = run(model, noise(8, 8), seeds=3)
     assert report.seeds == 1
-    assert any(note.startswith("other seeds: one seed only") for note in report.notes)
+    assert report.draws == ()
+    assert any(
+        note.startswith("Other draws were not made, the model cannot be copied") for note in note_texts(report.notes)
+    )
     assert len(model.seen) == 1
 
 
@@ -296,7 +305,9 @@ class Clamping(nn.Module):
 
 
 def test_a_forward_pass_that_changes_weights_is_named() -> None:
-    assert any("writes to a.weight" in note for note in run(Clamping(), noise(8, 8)).notes)
+    report = run(Clamping(), noise(8, 8))
+    assert Note("written", steps=("a.weight",)) in report.notes
+    assert any("writes to a.weight" in note for note in note_texts(report.notes))
 
 
 def test_a_loader_that_shuffles_leaves_the_random_numbers_alone() -> None:
@@ -357,8 +368,9 @@ def test_zero_heads_and_numbers_beyond_float32_squares() -> None:
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     report = run(nn.Sequential(nn.Linear(16, 64), nn.ReLU(), head), noise(8, 16))
-    assert (report.verdict, report.first_bad_layer) == ("warn", "2")
-    assert "all weights are zero" in row(report, "2").reason
+    assert (report.verdict, report.first_bad_layer) == ("healthy", None)  # standard practice: it is told, no more
+    assert [(f.kind, f.status, f.step) for f in report.findings] == [("zero-weights", "note", "2")]
+    assert "all weights of the last layer are zero" in finding_text(report.findings[0])
     for scale in (1e20, 1e-24):
         found = run(nn.Sequential(nn.Linear(16, 64, bias=False)), noise(8, 16) * scale)
         assert found.layers[0].finite
@@ -373,4 +385,4 @@ def test_targets_of_pixels_and_of_tokens_are_classes() -> None:
     tokens = torch.randint(0, 7, (4, 5), generator=torch.Generator().manual_seed(0))
     report = run(nn.Linear(8, 7), (noise(4, 5, 8), tokens))
     assert report.loss == "cross-entropy"
-    assert any("(inputs, targets)" in note for note in report.notes)
+    assert any("(inputs, targets)" in note for note in note_texts(report.notes))

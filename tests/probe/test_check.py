@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from initscope.errors import BadInput
 from initscope.probe import Thresholds, Unhealthy, check
+from initscope.probe.findings import Note
 from probe.models import Functional, Residual, Stops, cnn, he, mlp
 
 
@@ -86,6 +88,8 @@ def test_a_deep_he_mlp_collapses_angles_and_says_where() -> None:
     assert report.verdict in ("warn", "fail")
     bad = next(r for r in report.layers if r.name == report.first_bad_layer)
     assert "degrees apart" in bad.reason
+    assert report.leading is not None
+    assert (report.leading.kind, report.leading.evidence["shape"]) == ("collapse", "drift")
     assert next(iter(report.blame)) == "activation"
     healthy = check(lambda: he(mlp(2, 256, 64)), _batch(16, 64), seeds=2)
     assert healthy.verdict == "healthy"
@@ -101,13 +105,59 @@ def test_a_factory_draws_every_seed_and_shows_their_spread() -> None:
     report = check(lambda: he(mlp(3, 32, 16)), _batch(8, 16), seeds=4)
     assert report.seeds == 4
     assert len(set(report.layers[-1].cosine_seeds.values)) == 4
-    assert "factory" in report.notes[-1]
+    assert report.notes[-1] == Note("draws", "built again by the factory")
+    assert [draw.seed for draw in report.draws] == [1, 2, 3]
+    assert {draw.verdict for draw in report.draws} == {"healthy"}
 
 
-def test_weights_set_by_hand_are_shuffled_for_other_seeds() -> None:
+def test_weights_set_by_hand_are_reordered_for_other_seeds() -> None:
     torch.manual_seed(0)
     report = check(he(mlp(2, 64, 64)), _batch(8, 64), seeds=2)
-    assert "shuffled (2 weights" in report.notes[-1]
+    how = "drawn again by reset_parameters, or with inputs reordered (2 weights set by hand)"
+    assert report.notes[-1] == Note("draws", how)
+
+
+def test_other_draws_never_change_the_verdict() -> None:
+    """Every draw but the given one is dead, or the other way round: the report is of the given weights."""
+    built = itertools.count()
+
+    def lucky() -> nn.Module:
+        model = he(mlp(2, 32, 16))
+        if next(built) % 3:
+            nn.init.constant_(model[0].bias, -100.0)
+        return model
+
+    report = check(lucky, _batch(8, 16), seeds=3)
+    assert report.verdict == "healthy"
+    assert [draw.verdict for draw in report.draws] == ["fail", "fail"]
+    assert [draw.step for draw in report.draws] == ["0", "0"]
+    assert "2 other draws of the weights would get: fail, fail." in report.summary()
+    next(built)
+    alone = check(lucky, _batch(8, 16), seeds=1)
+    assert alone.verdict == "fail"
+    assert alone.draws == ()
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_normalizations_set_by_hand_are_judged_as_they_are(seeds: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 4))
+    nn.init.constant_(model[1].bias, -10.0)
+    report = check(model, _batch(8, 16), seeds=seeds)
+    assert (report.verdict, report.first_bad_layer) == ("fail", "1")
+    assert report.leading is not None
+    assert report.leading.kind == "dead-units"
+    assert [draw.verdict for draw in report.draws] == ["fail"] * (seeds - 1)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_identities_are_judged_alike_with_any_seeds(seeds: int) -> None:
+    model = nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(60)))
+    for layer in model:
+        nn.init.eye_(layer.weight)
+    report = check(model, _batch(8, 16), seeds=seeds)
+    assert report.verdict == "healthy"
+    assert [draw.score for draw in report.draws] == [report.score] * (seeds - 1)
 
 
 def test_a_model_that_raises_gives_the_partial_table_and_the_place() -> None:
@@ -136,6 +186,8 @@ def test_json_follows_the_contract() -> None:
     assert {"schema", "verdict", "first_bad_layer", "layers", "blame", "remedies", "seeds", "seconds", "notes"} <= set(
         found
     )
+    assert found["schema"] == "initscope.check/2"
+    assert {"score", "score_parts", "findings", "draws", "initial_loss"} <= set(found)
     wanted = {"name", "op", "shape", "norm_ratio", "grad_norm_ratio", "cosine_mean", "cosine_predicted", "angle_deg",
               "effective_rank", "dead_fraction", "status", "reason"}  # fmt: skip
     assert all(wanted <= set(layer) for layer in found["layers"])
@@ -144,8 +196,16 @@ def test_json_follows_the_contract() -> None:
 def test_unhealthy_models_raise_in_tests() -> None:
     strict = Thresholds(angle=(180.0, 179.0))
     report = check(mlp(2), _batch(4, 32), seeds=1, thresholds=strict)
-    with pytest.raises(Unhealthy, match="degrees apart"):
+    with pytest.raises(Unhealthy, match=r"they end up \d+° apart"):
         report.assert_healthy()
+    torch.manual_seed(0)
+    doubtful = check(
+        mlp(16, 32, 32), _batch(8, 32), seeds=1, thresholds=Thresholds(angle=(8.0, 0.0), gradient=(100.0, 1e9))
+    )
+    assert doubtful.verdict == "warn"
+    doubtful.assert_healthy()
+    with pytest.raises(Unhealthy, match=r"warn, score 0\.2"):
+        doubtful.assert_healthy(allow_warnings=False)
 
 
 def test_dead_networks_are_named() -> None:
@@ -155,6 +215,7 @@ def test_dead_networks_are_named() -> None:
     report = check(model, _batch(4, 8), seeds=1)
     assert report.verdict == "fail"
     assert "dead" in report.layers[1].reason
+    assert report.first_bad_layer == "0"
 
 
 class _NoParameters(nn.Module):

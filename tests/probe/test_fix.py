@@ -21,6 +21,7 @@ from initscope.data import load
 from initscope.errors import BadInput
 from initscope.probe import Fixed, Health, check, fix
 from initscope.probe.batches import as_batch
+from initscope.probe.findings import Note
 from initscope.probe.fixing import MARGIN
 from initscope.probe.training import compare_training
 from probe.models import Functional, Residual, Stops, cnn, he, mlp
@@ -65,7 +66,7 @@ def test_what_is_reported_is_what_the_fixed_model_does(collapsed: tuple[nn.Modul
         assert row.cosine_seeds.values[0] == first.cosine_seeds.values[0]
     assert fixed.after.seeds == 2
     assert len(set(fixed.after.layers[-1].cosine_seeds.values)) == 2
-    assert fixed.after.notes[-1] == f"other seeds: drawn again by reset_parameters, then {fixed.applied[0].name}"
+    assert fixed.after.notes[-1] == Note("draws", f"drawn again by reset_parameters, then {fixed.applied[0].name}")
     old = check(model, photos, seeds=2)
     assert [r.cosine_mean for r in old.layers] == [r.cosine_mean for r in fixed.before.layers]
 
@@ -140,7 +141,9 @@ def test_what_does_not_help_is_not_kept() -> None:
     frozen = mlp(12, 32, 32).requires_grad_(False)
     nothing = fix(frozen, _batch(8, 32), seeds=1)
     assert nothing.applied == ()
-    assert nothing.message == "no change of the weights helps, they stay as they are"
+    assert nothing.before.leading is not None
+    assert nothing.before.leading.kind == "frozen"
+    assert nothing.message == "what was found is not a matter of the weights, they stay as they are"
     worse = fix(he(Residual(32, 4), 0.5), _batch(8, 32), seeds=2, remedy="he-fan-out")
     assert worse.applied == ()
     assert worse.message.startswith("he-fan-out was tried with 2 seeds: off by ")
@@ -346,10 +349,10 @@ def test_a_head_of_zeros_is_a_choice_that_fix_agrees_with() -> None:
     nn.init.zeros_(shallow[-1].weight)
     fixed = fix(shallow, _batch(12, 32), seeds=1)
     assert fixed.before.verdict == check(shallow, _batch(12, 32), seeds=1).verdict != "fail"
-    assert fixed.message == (
-        "all other steps are healthy; the weights stay as they are; those of 4 are zero until they have learned"
-    )
-    assert fixed.note == "1 of 3 weight layers stay as they are: 4 (it is zero, as somebody chose)"
+    assert fixed.before.verdict == "healthy"
+    assert [(f.kind, f.status, f.step) for f in fixed.before.findings] == [("zero-weights", "note", "4")]
+    assert fixed.message == "the model is healthy; the weights stay as they are"
+    assert fixed.note == "1 of 3 weight layers stay as they are: 4 (initialized to zero on purpose)"
     assert math.isfinite(Health.of(fixed.before).decades)
     deep = nn.Sequential(*mlp(12, 32, 32), nn.Linear(32, 4))
     nn.init.zeros_(deep[-1].weight)
@@ -367,7 +370,32 @@ class _Recurrent(nn.Module):
         self.memory, self.head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(self.memory(x)[0][:, -1] * 1e-4)
+        out: Tensor = self.head(self.memory(x)[0][:, -1])
+        return out
+
+
+def test_recurrent_weights_are_repaired() -> None:
+    torch.manual_seed(0)
+    model = _Recurrent()
+    with torch.no_grad():
+        for p in model.memory.parameters():
+            p.mul_(1e-5)
+    fixed = fix(model, _batch(8, 5, 8), seeds=1)
+    assert (fixed.before.verdict, fixed.after.verdict) == ("fail", "healthy")
+    assert len(fixed.applied) == 1
+    assert fixed.note == ""
+    assert float(fixed.model.memory.weight_ih_l0.detach().norm()) > 1e3 * float(
+        model.memory.weight_ih_l0.detach().norm()
+    )
+
+
+class _Bilinear(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.form, self.head = nn.Bilinear(8, 8, 16), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.form(x, x) * 1e-4)
         return out
 
 
@@ -384,9 +412,9 @@ def test_weights_that_no_remedy_changes_are_told() -> None:
     assert json.loads(json.dumps(found.to_dict()))["note"] == told
     both = fix(normed, _batch(8, 16), seeds=1, remedy="he-fan-in+data-scaling")
     assert both.before.remedies[0].note == told
-    recurrent = fix(_Recurrent(), _batch(8, 5, 8), seeds=1)
-    assert recurrent.note == "1 of 2 weight layers stay as they are: memory (no law is known for lstm)"
-    assert [r.note for r in recurrent.applied] == [recurrent.note] * len(recurrent.applied)
+    unknown = fix(_Bilinear(), _batch(8, 8), seeds=1)
+    assert unknown.note == "1 of 2 weight layers stay as they are: form (bilinear uses it in a way that is not known)"
+    assert [r.note for r in unknown.applied] == [unknown.note] * len(unknown.applied)
     assert fix(mlp(12, 16, 16), _batch(8, 16), seeds=1).note == ""
 
 

@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from initscope.probe import check
-from initscope.probe.score import INTERCEPT, WEIGHTS, Signs, decades, drifts, log_odds, score, signs, trunk
+from initscope.probe.findings import Verdict
+from initscope.probe.score import BANDS, INTERCEPT, WEIGHTS, Signs, decades, log_odds, score, signs, widened
 from initscope.probe.thresholds import DEFAULT
+from initscope.probe.trunk import Trunk, trunk
 from probe.models import Stops, he, mlp
 from probe.rows import chain
 
@@ -33,6 +36,23 @@ def test_the_trunk_takes_the_larger_operand() -> None:
     rows[2] = replace(rows[2], norm_ratio=0.5, shape=(41,))  # the norm is 0.5 √41 > √10
     assert trunk(rows) == [0, 1, 2, 3, 4]
     assert trunk([]) == []
+
+
+def test_the_trunk_takes_the_operand_that_the_loss_depends_on() -> None:
+    """A large operand that the loss hardly depends on is not the way."""
+    rows = chain({}, {"inputs": (0,), "norm_ratio": 9.0, "sensitivity_ratio": 0.1}, {"inputs": (0, 1)})
+    rows[0] = replace(rows[0], sensitivity_ratio=1.0)
+    assert trunk(rows) == [0, 2]
+    rows[1] = replace(rows[1], sensitivity_ratio=2.0)
+    assert trunk(rows) == [0, 1, 2]
+
+
+def test_the_trunk_goes_only_over_what_carries_samples_and_ends_before_probabilities() -> None:
+    rows = chain({}, {"inputs": (0,), "norm_ratio": 9.0}, {"inputs": (0, 1), "carriers": (0,)}, {"op": "softmax"})
+    assert trunk(rows) == [0, 2]
+    assert trunk([*rows[:3], replace(rows[3], op="relu")]) == [0, 2, 3]
+    rows[2] = replace(rows[2], output=True)
+    assert trunk(rows) == [0, 2]  # what comes after the output is another matter
 
 
 class _LayerScale(nn.Module):
@@ -55,14 +75,30 @@ def test_the_trunk_of_a_model(gamma: float, way: list[str]) -> None:
 
 def test_norms_drift_from_the_last_normalization() -> None:
     rows = chain({"norm_ratio": 3.0}, {"kind": "norm", "norm_ratio": 5.0}, {"norm_ratio": 0.5}, {"norm_ratio": None})
-    assert drifts(rows) == {0: 3.0, 1: 1.0, 2: 0.1}
+    assert Trunk.of(rows).drifts == {0: 3.0, 1: 1.0, 2: 0.1}
+
+
+def test_the_milder_reading_of_a_gradient_counts() -> None:
+    pairs = [(0.01, 0.1), (100.0, 20.0), (100.0, 0.5), (0.0, 1.0), (0.2, None)]
+    rows = chain(*({"grad_norm_ratio": g, "sensitivity_ratio": s} for g, s in pairs))
+    assert list(Trunk.of(rows).gradients.values()) == [0.1, 20.0, 1.0, 0.0, 0.2]
+
+
+def test_averages_in_front_of_the_last_weights_take_no_angle_away() -> None:
+    weights = {"parameters": ("w",)}
+    pool = {"kind": "pooling", "angle_deg": 5.0}
+    rows = chain(weights, {"angle_deg": 50.0}, pool, {**weights, "angle_deg": 4.0})
+    assert list(Trunk.of(rows).angles.values()) == pytest.approx([60.0, 50.0, 50.0, 40.0])
+    more = chain(weights, {"angle_deg": 50.0}, pool, {**weights, "angle_deg": 4.0}, {**weights, "angle_deg": 4.0})
+    assert list(Trunk.of(more).angles.values()) == pytest.approx([60.0, 50.0, 5.0, 4.0, 4.0])
 
 
 def test_signs_are_what_torch_gives() -> None:
     torch.manual_seed(0)
     model, x = he(mlp(6, 32, 16), gain=3.0), _batch(12, 16)
     y = torch.randint(32, (12,), generator=torch.Generator().manual_seed(1))
-    found = signs(check(model, (x, y), seeds=1).layers)
+    found = signs(Trunk.of(check(model, (x, y), seeds=1).layers))
+    assert found is not None
     values, steps = x, []
     for module in model:
         values = module(values)
@@ -70,12 +106,17 @@ def test_signs_are_what_torch_gives() -> None:
         steps.append(values)
     nn.functional.cross_entropy(values, y, reduction="sum").backward()
     norms = [float(s.detach().square().mean().sqrt() / x.square().mean().sqrt()) for s in steps]
-    lengths = [float(s.grad.norm(dim=1).mean()) for s in steps if s.grad is not None]
+    grads = [(s.detach(), s.grad) for s in steps if s.grad is not None]
+    lengths = [float(g.norm(dim=1).mean()) for _, g in grads]
+    products = [float((g.norm(dim=1) * s.norm(dim=1)).mean()) for s, g in grads]
     unit = nn.functional.normalize(values.detach().double(), dim=1)
     angles = (unit @ unit.T)[tuple(torch.triu_indices(12, 12, 1))].acos().rad2deg()
     assert found.angle == pytest.approx(math.log10(90 / float(angles.mean())), rel=1e-4)
     assert found.norm == pytest.approx(max(abs(math.log10(n)) for n in norms), rel=1e-4)
-    assert found.gradient == pytest.approx(max(abs(math.log10(g / lengths[-1])) for g in lengths), rel=1e-4)
+    both = [(math.log10(g / lengths[-1]), math.log10(p / products[-1])) for g, p in zip(lengths, products, strict=True)]
+    milder = [min(abs(a), abs(b)) if a * b > 0 else 0.0 for a, b in both]
+    assert found.gradient == pytest.approx(max(milder), rel=1e-4)
+    assert found.depth == pytest.approx(math.log10(6))
 
 
 @pytest.mark.parametrize("ratio", [0.0, -1.0, math.inf, math.nan])
@@ -85,18 +126,58 @@ def test_ratios_without_a_logarithm_are_the_worst(ratio: float) -> None:
 
 def test_what_was_not_measured_does_not_count() -> None:
     rows = chain({"angle_deg": None, "norm_ratio": None, "grad_norm_ratio": None})
-    assert signs(rows) == Signs(angle=0.0, gradient=0.0, norm=0.0)
+    assert signs(Trunk.of(rows), 60.0) == Signs(angle=decades(60 / 90), gradient=0.0, norm=0.0)
+    assert signs(Trunk.of(rows)) is None
+    assert signs(Trunk.of([replace(rows[0], followed=False)]), 60.0) is None
+    assert math.isnan(score(None).value)
+    assert score(None, "fail").value == 0.0
+
+
+def test_close_data_are_not_the_networks_fault() -> None:
+    way = Trunk.of(chain({"angle_deg": 10.0}))
+    near, far = signs(way, 20.0), signs(way, 70.0)
+    assert near is not None
+    assert far is not None
+    assert near.angle == pytest.approx(math.log10(90 / 30))
+    assert far.angle == pytest.approx(math.log10(90 / 10))
+    assert widened(10.0, 0.0) == 10.0
+
+
+def test_signs_end_where_zero_weights_are() -> None:
+    way = Trunk.of(chain({"angle_deg": 45.0}, {"angle_deg": math.nan, "norm_ratio": 0.0}))
+    assert signs(way, 90.0, 1) == signs(
+        Trunk.of(chain({"angle_deg": 45.0}, {"angle_deg": None, "norm_ratio": None})), 90.0
+    )
 
 
 def test_the_score_is_the_logistic_of_the_log_odds() -> None:
-    rows = chain({"angle_deg": 9.0, "norm_ratio": 100.0, "grad_norm_ratio": 0.1})
-    odds = log_odds(Signs(angle=1.0, gradient=1.0, norm=2.0))
-    assert math.log(score(rows) / (1 - score(rows))) == pytest.approx(odds, rel=1e-9)
+    found = signs(Trunk.of(chain({"angle_deg": 9.0, "norm_ratio": 100.0, "grad_norm_ratio": 0.1})))
+    assert found is not None
+    odds = log_odds(Signs(angle=1.0, gradient=1.0, norm=2.0, depth=0.0))
+    chance = score(found)
+    assert math.log(chance.geometry / (1 - chance.geometry)) == pytest.approx(odds, rel=1e-9)
+    assert sum(chance.terms.values()) == pytest.approx(odds, rel=1e-9)
+    assert chance.terms["norm"] == pytest.approx(2 * WEIGHTS["norm"])
+
+
+@pytest.mark.parametrize("verdict", BANDS)
+@pytest.mark.parametrize("angle", [0.0, 1.0, 2.0, 3.0, 4.0])
+def test_the_score_stays_in_the_band_of_the_verdict(verdict: Verdict, angle: float) -> None:
+    free = score(Signs(angle=angle, gradient=0.0, norm=0.0))
+    held = score(Signs(angle=angle, gradient=0.0, norm=0.0), verdict, "frozen")
+    low, high = BANDS[verdict]
+    assert held.value == min(max(free.geometry, low), high)
+    assert held.geometry == free.geometry
+    assert held.held_by == ("frozen" if held.value != free.geometry else "")
+
+
+def test_bands_meet_at_a_fifth_and_three_fifths() -> None:
+    assert BANDS == {"fail": (0.0, 0.2), "warn": (0.2, 0.6), "healthy": (0.6, 1.0)}
 
 
 def test_worse_signs_lower_the_score() -> None:
     base = asdict(Signs(angle=0.3, gradient=0.5, norm=0.5))
-    for name, worse in (("angle", 1.0), ("gradient", 2.0)):
+    for name, worse in (("angle", 1.0), ("gradient", 2.0), ("norm", 2.0), ("depth", 1.0)):
         assert log_odds(Signs(**{**base, name: worse})) < log_odds(Signs(**base)), name
 
 
@@ -128,37 +209,70 @@ def benchmark() -> Iterator[dict[str, ModuleType]]:
             sys.modules.pop(name, None)
 
 
-def test_weights_and_thresholds_are_those_of_the_first_half(benchmark: dict[str, ModuleType]) -> None:
-    half = benchmark["outcomes"].outcomes(benchmark["networks"].halves()[0], "adam")
-    assert len(half.numbers) >= 60
-    intercept, weights, _ = benchmark["fit"].fitted(half)
+def _every(benchmark: dict[str, ModuleType], rule: str = "adam") -> Any:
+    return benchmark["outcomes"].outcomes(list(range(benchmark["networks"].NETWORKS)), rule)
+
+
+def test_weights_and_thresholds_are_those_of_all_networks(benchmark: dict[str, ModuleType]) -> None:
+    every = _every(benchmark)
+    assert len(every.numbers) == benchmark["networks"].NETWORKS == 128
+    intercept, weights, _ = benchmark["fit"].fitted(every)
     assert pytest.approx(intercept, abs=0.006) == INTERCEPT
     assert weights == pytest.approx(WEIGHTS, abs=0.006)
-    warn, fail = (benchmark["fit"].limits(half, share) for share in (0.25, 0.0))
+    shares = benchmark["fit"].WARN, benchmark["fit"].FAIL
+    assert shares == (0.125, 0.0)
+    warn, fail = (benchmark["fit"].limits(every, share) for share in shares)
     for name, limits in zip(("angle", "norm", "gradient"), zip(warn, fail, strict=True), strict=True):
         assert getattr(DEFAULT, name) == limits, name
 
 
-def test_the_stored_scores_are_this_score(benchmark: dict[str, ModuleType]) -> None:
-    first, second = benchmark["networks"].halves()
-    assert not set(first) & set(second)
-    for row in benchmark["outcomes"].outcomes(first + second, "adam").measures:
-        odds = log_odds(Signs(**row["signs"]))
-        assert row["score"] == pytest.approx(1 / (1 + math.exp(-odds)), rel=1e-6)
+def test_the_stored_scores_are_this_score_and_agree_with_the_verdict(benchmark: dict[str, ModuleType]) -> None:
+    for row in _every(benchmark).measures:
+        low, high = BANDS[row["verdict"]]
+        assert low <= row["score"] <= high
+        assert row["score"] == pytest.approx(score(Signs(**row["signs"]), row["verdict"]).value, rel=1e-6)
 
 
-def test_the_score_beats_every_baseline_on_the_second_half(benchmark: dict[str, ModuleType]) -> None:
-    half = benchmark["outcomes"].outcomes(benchmark["networks"].halves()[1], "adam")
-    found = {n: benchmark["outcomes"].area(v, half.trains) for n, v in benchmark["results"].scores(half).items()}
-    assert max(found, key=found.__getitem__) == "score", found
+def test_a_network_that_fails_does_not_train(benchmark: dict[str, ModuleType]) -> None:
+    every = _every(benchmark)
+    failed = [trains for m, trains in zip(every.measures, every.trains, strict=True) if m["verdict"] == "fail"]
+    assert len(failed) >= 20
+    assert not any(failed)
+
+
+def test_the_score_of_networks_left_out_beats_every_baseline(benchmark: dict[str, ModuleType]) -> None:
+    for rule in ("adam", "sgd"):
+        half = _every(benchmark, rule)
+        found = {n: benchmark["outcomes"].area(v, half.trains) for n, v in benchmark["results"].scores(half).items()}
+        assert max(found, key=found.__getitem__) == "score", found
+
+
+def test_scores_left_out_are_by_weights_without_the_network(benchmark: dict[str, ModuleType]) -> None:
+    """Turning the outcome of one network changes the chances of others, not by much its own fold's."""
+    fit, every = benchmark["fit"], _every(benchmark)
+    turned = every.trains.copy()
+    turned[0] = not turned[0]
+    one, other = fit.left_out(every, 1.0), fit.left_out(replace(every, trains=turned), 1.0)
+    assert other[0] == one[0]
+    assert (other[1:] != one[1:]).any()
 
 
 def test_the_page_shows_what_the_command_prints(benchmark: dict[str, ModuleType]) -> None:
-    second = benchmark["networks"].halves()[1]
-    printed = benchmark["results"].page(*(benchmark["outcomes"].outcomes(second, rule) for rule in ("adam", "sgd")))
+    printed = benchmark["results"].page(*(_every(benchmark, rule) for rule in ("adam", "sgd")))
     text = (FOLDER.parents[1] / "docs" / "trainability.md").read_text()
     for block in printed.strip().split("\n\n"):
         assert block in text, block
+
+
+def test_the_page_shows_the_score_and_the_limits() -> None:
+    text = (FOLDER.parents[1] / "docs" / "trainability.md").read_text()
+    a, g, n, d = (-WEIGHTS[name] for name in ("angle", "gradient", "norm", "depth"))
+    assert f"z = {INTERCEPT:.2f} - {a:.2f} a - {g:.2f} g - {n:.2f} n - {d:.2f} d" in text
+    for limits in (DEFAULT.norm, DEFAULT.gradient, DEFAULT.exploding):
+        assert f"| > {limits[0]:g} times | > {limits[1]:g} times |" in text
+    assert f"| < {DEFAULT.angle[0]:g}° | < {DEFAULT.angle[1]:g}° |" in text
+    for limits in (DEFAULT.dead, DEFAULT.saturated):
+        assert f"| > {limits[0]:.0%} | > {limits[1]:.0%} |".replace("%", " %") in text
 
 
 def test_a_network_of_the_design_is_always_the_same(benchmark: dict[str, ModuleType]) -> None:

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from initscope.probe import Effect, Health, LayerReport, Remedy, Report
+from initscope.probe.findings import Finding, Note, verdict_of
 from initscope.probe.report import SeedSpread
+from initscope.probe.score import Signs, score
 from initscope.probe.theory import Predicted
 
 HEALTH = Health(angle_deg=0.5, norm_ratio=0.01, grad_norm_ratio=1e-6, verdict="fail", decades=10.0)
@@ -19,8 +21,7 @@ def layer(name: str = "conv", **changes: Any) -> LayerReport:
         name=name, op="conv2d", kind="conv", shape=(8, 4, 4), norm_ratio=1.25, grad_norm_ratio=0.5, cosine_mean=0.5,
         cosine_std=0.1, cosine_seeds=SeedSpread((0.49, 0.51)), angle_deg=60.0, defect=0.5, centred_cosine=0.0,
         effective_rank=3.5, grad_cosine=0.1, dead_fraction=None, saturated_fraction=None, weight_norm=1.0,
-        weight_grad_norm=1.0, predicted=theory, norm_ratio_predicted=1.2, contraction=0.1, finite=True, inputs=(-1,),
-        parameters=(),
+        weight_grad_norm=1.0, predicted=theory, norm_ratio_predicted=1.2, contraction=0.1, inputs=(-1,), parameters=(),
     )  # fmt: skip
     return replace(made, **changes)
 
@@ -30,19 +31,27 @@ def relu(name: str, **changes: Any) -> LayerReport:
 
 
 def bad(name: str, angle: float = 0.5, **changes: Any) -> LayerReport:
-    return layer(
-        name,
-        **{"angle_deg": angle, "status": "fail", "reason": f"samples are {angle:.2g} degrees apart", **changes},
-    )
+    """Samples have merged here, beyond the limit of a failure."""
+    return layer(name, **{"angle_deg": angle, "marks": (("collapse", "fail"),), **changes})
+
+
+def merged(row: LayerReport) -> Finding:
+    """What is found where samples merge at one step."""
+    evidence = {"data_angle_deg": 70.0, "output_angle_deg": row.angle_deg, "shape": "jump", "factor": 0.01}
+    return Finding("collapse", "fail", row.name, row.angle_deg, 0.3, evidence)
 
 
 def report(layers: list[LayerReport], **changes: Any) -> Report:
+    """The first layer that fails is the one that is named."""
     worst = next((row for row in layers if row.status == "fail"), None)
+    findings = changes.pop("findings", () if worst is None else (merged(worst),))
+    verdict = verdict_of(findings)
+    signs = Signs(angle=0.2, gradient=0.3, norm=0.1, depth=0.5)
     made = Report(
-        verdict="healthy" if worst is None else "fail", first_bad_layer=worst.name if worst else None,
-        layers=tuple(layers), blame={"conv": 0.75, "activation": 0.25}, remedies=(), seeds=2, seconds=1.5,
-        notes=("other seeds: drawn again",), failure=None, loss="random direction", samples=4, parameters=1234,
-        resolution={"bfloat16": None, "float16": None, "float32": None}, weights=(), data={"angle_deg": 70.0},
+        findings=tuple(findings), layers=tuple(layers), blame={"conv": 0.75, "activation": 0.25}, remedies=(), seeds=2,
+        seconds=1.5, notes=(Note("draws", "drawn again by reset_parameters"),), failure=None, loss="random direction",
+        samples=4, parameters=1234, resolution={"bfloat16": None, "float16": None, "float32": None},
+        chance=score(signs, verdict, findings[0].kind if findings else ""), data={"angle_deg": 70.0},
     )  # fmt: skip
     return replace(made, **changes)
 

@@ -163,8 +163,10 @@ def test_nothing_hangs_over_the_edge(browser: Browser, page: Path, width: int) -
 
 
 def test_reasons_are_read_without_scrolling_at_1100_pixels(browser: Browser, tmp_path: Path) -> None:
-    long = "samples are 8.2 degrees apart; the gradient vanishes: 0.00077 of the one at the output; 39% of the units are dead"
-    rows = [bad(f"encoder.layer.{i}.attention_output.dense", 8.2, reason=long, dead_fraction=0.4) for i in range(9)]
+    marks = (("collapse", "fail"), ("gradient-scale", "warn"), ("dead-units", "warn"))
+    names = [f"encoder.layer.{i}.attention_output.dense" for i in range(9)]
+    rows = [bad(name, 8.2, marks=marks, grad_norm_ratio=0.00077, dead_fraction=0.4) for name in names]
+    assert len(rows[0].reason) > 100
     browser.call("Emulation.setDeviceMetricsOverride", width=1100, height=900, deviceScaleFactor=1, mobile=False)
     browser.open(write_check_page(report(rows), tmp_path / "report.html").as_uri())
     inside = "document.querySelector('.scroll').getBoundingClientRect().right"

@@ -13,11 +13,13 @@ from rich.console import Console, RenderableType
 from torch import nn
 
 from initscope.probe import Effect, Fixed, check
-from initscope.probe.thresholds import DEFAULT
-from initscope.probe.verdict import judge
+from initscope.probe.diagnosis import Case, judge
+from initscope.probe.findings import KINDS, Finding, Note
+from initscope.probe.report import LayerReport
+from initscope.probe.trunk import Trunk
 from initscope.report import check_page, check_view, fix_view, remedies_table
-from initscope.report.check_table import notes_shown
-from initscope.report.wording import angle_of, number_text, resolution_text, tags
+from initscope.report.finding_words import SHORT, advice_text, finding_text
+from initscope.report.wording import angle_of, note_texts, number_text, resolution_text, tags
 from probe.models import cnn
 from report.reports import HEALTH, bad, layer, relu, remedy, report
 
@@ -36,7 +38,9 @@ def deep(count: int) -> list[Any]:
 
 def test_the_verdict_comes_first_and_names_the_first_bad_layer() -> None:
     lines = lines_of(check_view(report(deep(20)), width=120, title="net"), 120)
-    assert lines[0].startswith("FAIL  net: first at late.1 (conv2d): samples are 0.7 degrees apart [2 of 22 steps]")
+    assert lines[0].startswith("FAIL  net: late.1: samples merge here: they end up 0.7° apart (70° in the batch)")
+    assert lines[1].startswith("score 0.20: geometry 0.9")
+    assert lines[1].endswith(", held by collapse")
     assert any("contraction by █ conv 75 %, ▓ activation 25 %" in line for line in lines)
     assert any(line.startswith("> late.1") for line in lines)
 
@@ -45,10 +49,7 @@ def test_the_verdict_comes_first_and_names_the_first_bad_layer() -> None:
 def test_numbers_are_never_cut(width: int) -> None:
     rows = [
         layer("0", angle_deg=1.2345e-5, norm_ratio=1.5e-10, grad_norm_ratio=2.5e-14, effective_rank=12.3),
-        bad(
-            "encoder.layer.11.attention.output.dense",
-            reason="samples are 0.5 degrees apart; the gradient vanishes: 0 of the one at the output",
-        ),
+        bad("encoder.layer.11.attention.output.dense", marks=(("collapse", "fail"), ("gradient-scale", "warn"))),
         relu("x", op="scaled_dot_product_attention"),
     ]  # fmt: skip
     lines = lines_of(check_view(report(rows), width=width), width)
@@ -73,10 +74,8 @@ def test_long_stretches_are_folded_unless_all_is_asked_for() -> None:
 
 def test_a_stretch_is_one_kind_of_trouble() -> None:
     """What is found besides the worst does not break it."""
-    deaf = (
-        "samples are 0.5 degrees apart; 60% of the units are dead; the gradient vanishes: 0.01 of the one at the output"
-    )
-    rows = [bad(f"a{i}", reason=deaf) if i % 3 else bad(f"a{i}") for i in range(12)]
+    deaf = (("collapse", "fail"), ("dead-units", "warn"), ("gradient-scale", "warn"))
+    rows = [bad(f"a{i}", marks=deaf) if i % 3 else bad(f"a{i}") for i in range(12)]
     lines = lines_of(check_view(report(rows), width=80), 80)
     assert any(line.startswith("… 9 more ") for line in lines)
     assert any(line.startswith("a1 ") and line.endswith("fail angle dead") for line in lines)
@@ -105,22 +104,47 @@ def test_no_angle_is_no_prediction() -> None:
     assert ">nan" not in check_page(report([none]))
 
 
-def test_every_finding_of_the_verdict_has_its_word() -> None:
-    """The words in the status column are read off the reasons: both sides must know each other."""
-    finding = {
+def judged(row: LayerReport) -> LayerReport:
+    """The only step of a network, with what is beyond a limit there."""
+    found, _ = judge(Case(Trunk.of([replace(row, output=True)])))
+    return replace(row, marks=found.marks_of(0))
+
+
+def test_every_finding_at_a_step_has_its_word() -> None:
+    finding: dict[str, dict[str, Any]] = {
         "angle": {"angle_deg": 0.01},
         "norm": {"norm_ratio": 1e9},
         "gradient": {"grad_norm_ratio": 1e-9},
-        "dead": {"dead_fraction": 1.0},
-        "saturated": {"saturated_fraction": 1.0},
-        "NaN": {"finite": False},
-        "zero": {"weight_norm": 0.0, "norm_ratio": 0.0},
+        "dead": {"dead_fraction": 1.0, "op": "relu", "kind": "activation"},
+        "statistics": {"fit": 1e9, "kind": "norm", "op": "batch_norm"},
+        "dropout": {"drop_rate": 0.99, "kind": "dropout"},
+        "NaN": {"broken": "NaN"},
+        "not followed": {"followed": False},
     }
     for word, change in finding.items():
-        assert tags(judge(layer("x", **change), DEFAULT)) == (word,)
-    both = judge(layer("x", angle_deg=3.0, norm_ratio=1e9), DEFAULT)
-    assert tags(both) == ("norm", "angle")
+        assert tags(judged(layer("x", **change))) == (word,)
+        assert judged(layer("x", **change)).reason
+    both = judged(layer("x", angle_deg=0.1, norm_ratio=2000.0))
+    assert tags(both) == ("angle", "norm")
+    assert both.reason == "samples are 0.1 degrees apart; activations are 2,000 times larger than the data"
     assert tags(layer("x")) == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", ["a.b", None])
+def test_every_kind_of_finding_has_words(kind: Any, step: str | None) -> None:
+    evidence = {"shape": "jump", "factor": 0.5, "pass": "forward", "what": "NaN", "op": "sqrt", "sums": 20}
+    if kind == "stopped":
+        evidence = {"error": "RuntimeError: no"}
+    found = Finding(kind, "warn", step, 0.5, 1.0, evidence)
+    text, advice = finding_text(found), advice_text(found)
+    assert SHORT[kind]
+    assert not text.endswith(".")
+    assert text.startswith("a.b: ") if step else text[0] == text[0].upper()
+    assert advice.endswith(".")
+    assert not advice.endswith("..")
+    if step is not None:
+        assert "None" not in text + advice
 
 
 def test_small_numbers() -> None:
@@ -138,16 +162,24 @@ def test_resolution_is_told_only_where_it_is_lost() -> None:
 
 
 def test_like_notes_are_told_once() -> None:
-    notes = [f"layer{i}: no theory for gelu" for i in range(9)] + ["other seeds: shuffled"]
-    assert notes_shown(notes) == ["layer0, layer1 and 7 more: no theory for gelu", "other seeds: shuffled"]
-    assert notes_shown([f"a{i}: why {i}" for i in range(7)])[-1] == "3 more notes in the JSON and the page"
+    gelu = Note("no-theory", "gelu", tuple(f"layer{i}" for i in range(9)))
+    notes = [gelu, Note("no-theory", "softmax", ("head",)), Note("draws", "built again by the factory")]
+    assert note_texts(notes) == [
+        "Measured only, there is no theory for: gelu (9 steps, first layer0), softmax (head).",
+        "Other draws were built again by the factory.",
+    ]
+    many = [Note("layout", f"op{i}", ("a",)) for i in range(11)]
+    assert note_texts(many)[0].endswith("op7 (a) and 3 more.")
+    assert note_texts([Note("written", steps=("a.weight", "b"))]) == [
+        "The forward pass writes to a.weight, b, and they stay so."
+    ]
 
 
 def test_brackets_in_names_are_not_markup() -> None:
     rows = [layer("[bold]x[/bold]"), bad("[/red]")]
     text = "\n".join(lines_of(check_view(report(rows), width=120), 120))
     assert "[bold]x[/bold]" in text
-    assert "first at [/red]" in text
+    assert "FAIL  [/red]: samples merge here" in text
 
 
 def test_the_remedies_show_before_and_after() -> None:

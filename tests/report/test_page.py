@@ -14,6 +14,7 @@ from torch import nn
 
 from initscope.errors import BadInput
 from initscope.probe import Fixed, LossCurve, Report, Training
+from initscope.probe.findings import Finding, Note
 from initscope.report import check_page, fix_page, write_check_page, write_fix_page
 from initscope.report.page import COLUMNS
 from report.reports import bad, layer, relu, remedy, report
@@ -137,17 +138,20 @@ def test_the_table_has_every_layer_and_sorts_by_numbers() -> None:
 
 
 def test_names_are_escaped() -> None:
-    rows = [layer(EVIL, op=EVIL), bad("x", reason=EVIL)]
-    evil = remedy(EVIL, description=EVIL, command=EVIL, note=EVIL)
-    text = check_page(report(rows, notes=(EVIL,), loss=EVIL, remedies=(evil,), blame={EVIL: 1.0}), title=EVIL)
+    rows = [layer(EVIL, op=EVIL), bad(EVIL)]
+    evil = remedy(EVIL, description=EVIL, command=EVIL, note=EVIL, code=EVIL)
+    stopped = Finding("stopped", "fail", EVIL, evidence={"error": EVIL})
+    notes = (Note("batch", EVIL), Note("no-theory", EVIL, (EVIL,)), Note("written", steps=(EVIL,)))
+    found = report(rows, findings=(stopped,), notes=notes, loss=EVIL, remedies=(evil,), blame={EVIL: 1.0})
+    text = check_page(found, title=EVIL)
     page = Reader(text)
     assert page.wrong == []
     assert len(page.all("script")) == 1
     assert page.all("img") == []
     assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
     assert "1337" not in text
-    assert "".join(page.text).count(EVIL) >= 8
-    failed = check_page(report(rows, failure=EVIL, verdict="fail"))
+    assert "".join(page.text).count(EVIL) >= 12
+    failed = check_page(report(rows, failure=EVIL))
     assert len(Reader(failed).all("script")) == 1
 
 
@@ -163,7 +167,7 @@ def test_numbers_that_are_none_or_infinite_are_shown() -> None:
             "norm_ratio_predicted",
         )
     )
-    rows = [layer("none", **nothing, predicted=None), layer("inf", norm_ratio=float("inf"), finite=False)]
+    rows = [layer("none", **nothing, predicted=None), layer("inf", norm_ratio=float("inf"), broken="infinite")]
     page = Reader(check_page(report(rows, blame={})))
     assert page.wrong == []
     assert "Infinity" in [attributes.get("data-v") for _, attributes in page.elements]
@@ -172,13 +176,8 @@ def test_numbers_that_are_none_or_infinite_are_shown() -> None:
 
 
 def test_the_page_of_200_layers_is_below_a_megabyte() -> None:
-    rows = [
-        bad(
-            f"encoder.layer.{i}.attention.output.dense",
-            reason="samples are 0.5 degrees apart; the gradient vanishes: 0.018",
-        )
-        for i in range(200)
-    ]
+    marks = (("collapse", "fail"), ("gradient-scale", "warn"))
+    rows = [bad(f"encoder.layer.{i}.attention.output.dense", marks=marks) for i in range(200)]
     assert len(check_page(report(rows)).encode()) < 1_000_000
 
 

@@ -101,7 +101,8 @@ def estimate_cost(model: nn.Module, batch: Any, *, passes: int = 1, seed: int = 
 def cost_model(model: nn.Module, batch: Batch, *, seed: int = 0) -> CostModel | None:
     """The cost of a pass as a function of the samples; None where the model does not run on a part of the batch.
 
-    None too for four samples or fewer: the work itself takes no longer than the estimate.
+    None too for four samples or fewer: the work itself takes no longer than the estimate. And for weights without a shape,
+    which a first run would give them.
     """
     if batch.samples <= MORE or any(is_lazy(p) for p in model.parameters()):
         return None  # a run would give lazy weights their shape

@@ -97,7 +97,13 @@ def zero_gradients(case: Case, found: Judgement) -> None:
     on_trunk = [f for f in still if f.name in named]
     stuck = [f for f in still if f.zero]
     total = sum(f.size for f in case.weights if f.trainable)
-    if stuck:  # a product of two zeros never moves
+    if still and len(still) == sum(f.trainable and _matrix(f) for f in case.weights):  # nothing learns at all
+        index = _end_of_gradients(case)
+        step = _user(case, still[0]) if index is None else case.rows[index].name
+        _tell(
+            found, "zero-gradient", still, total, "fail", step, **({} if index is None else {"op": case.rows[index].op})
+        )
+    elif stuck:  # a product of two zeros never moves
         _tell(found, "zero-gradient", stuck, total, "warn", _user(case, stuck[0]), stuck=True)
     elif on_trunk:
         _tell(found, "zero-gradient", on_trunk, total, "warn", _user(case, on_trunk[0]))
@@ -139,6 +145,13 @@ def _cut(case: Case, away: Sequence[WeightFacts]) -> str | None:
     names = {f.name for f in away}
     users = [row.name for row in case.rows if names & set(row.parameters)]
     return users[-1] if users else None
+
+
+def _end_of_gradients(case: Case) -> int | None:
+    """The step nearest to the output through which the gradient becomes exactly zero, off the trunk too."""
+    zero = [i for i, row in enumerate(case.rows) if row.grad_norm_ratio == 0]
+    takers = [j for i in zero for j in case.consumers.get(i, []) if case.rows[j].grad_norm_ratio]
+    return max(takers, default=None)
 
 
 def _user(case: Case, fact: WeightFacts) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch import nn
 
 from initscope.probe.batches import Batch, Loss
-from initscope.probe.findings import SEVERITY, Kind, Verdict
+from initscope.probe.findings import SEVERITY, Finding, Kind, Verdict
 from initscope.probe.report import Report
 from initscope.probe.score import decades, widened, worst
 from initscope.probe.thresholds import DEFAULT, Thresholds
@@ -122,7 +122,12 @@ def curable(report: Report) -> bool:
         return False
     if leading.kind == "initial-loss":
         return leading.evidence.get("loss") == "cross-entropy"  # otherwise the targets are what is large
-    return leading.kind in CURES or bool(leading.evidence.get("stuck"))
+    return leading.kind in CURES or bool(leading.evidence.get("stuck")) or _nothing_learns(leading)
+
+
+def _nothing_learns(finding: Finding) -> bool:
+    """Every gradient is exactly zero, which saturated or dead branches do; other weights may let it through."""
+    return finding.kind == "zero-gradient" and finding.status == "fail" and "parameters" in finding.evidence
 
 
 class NotPossible(Exception):
