@@ -178,6 +178,15 @@ def test_reasons_are_read_without_scrolling_at_1100_pixels(browser: Browser, tmp
     browser.call("Emulation.clearDeviceMetricsOverride")
 
 
+def test_no_column_is_cut_at_1200_pixels(browser: Browser, tmp_path: Path) -> None:
+    rows = [bad(f"encoder.layer.{i}.attention_output.dense", 8.2, dead_fraction=0.4) for i in range(9)]
+    browser.call("Emulation.setDeviceMetricsOverride", width=1200, height=900, deviceScaleFactor=1, mobile=False)
+    browser.open(write_check_page(report(rows), tmp_path / "report.html").as_uri())
+    table = "document.querySelector('.scroll')"
+    assert browser.run(f"{table}.scrollWidth - {table}.clientWidth") <= 0
+    browser.call("Emulation.clearDeviceMetricsOverride")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_in_both_schemes(browser: Browser, page: Path, scheme: str) -> None:
     """Contrast of at least 4.5 to 1 for text on what lies behind it, the ratio that WCAG 2 asks for."""

@@ -39,8 +39,7 @@ def deep(count: int) -> list[Any]:
 def test_the_verdict_comes_first_and_names_the_first_bad_layer() -> None:
     lines = lines_of(check_view(report(deep(20)), width=120, title="net"), 120)
     assert lines[0].startswith("FAIL  net: late.1: samples merge here: they end up 0.7° apart (70° in the batch)")
-    assert lines[1].startswith("score 0.20: geometry 0.9")
-    assert lines[1].endswith(", held by collapse")
+    assert lines[1].startswith("score 0.20, held there by collapse; the geometry alone gives 0.9")
     assert any("contraction by █ conv 75 %, ▓ activation 25 %" in line for line in lines)
     assert any(line.startswith("> late.1") for line in lines)
 
