@@ -117,8 +117,8 @@ def picture(half: Outcomes) -> Picture:
         axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
         figure.legend(loc="outside right center", frameon=False, fontsize=8.5, title="area under the curve")
         listed = ", ".join(f"{name} {areas[name]:.2f}" for name in order)
-        description = f"ROC curves of {len(half.numbers)} networks, the score by weights set without the network. Areas: {listed}."
-        return finish(figure, title, description)
+        words = f"ROC curves of {len(half.numbers)} networks, the score by weights set without the network."
+        return finish(figure, title, f"{words} Areas: {listed}.")
 
 
 def page(half: Outcomes, second: Outcomes) -> str:

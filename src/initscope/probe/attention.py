@@ -66,9 +66,7 @@ def _fused(args: Any) -> Tensor | None:
     sides = []
     for values, block, offset in zip((query, key), weight.detach().split(width)[:2], shift, strict=True):
         side = torch.nn.functional.linear(values.detach()[:, :SAMPLES], block, offset)
-        sides.append(
-            side.reshape(*side.shape[:2], heads, width // heads).permute(1, 2, 0, 3)
-        )  # samples, heads, length, width
+        sides.append(side.reshape(*side.shape[:2], heads, -1).permute(1, 2, 0, 3))  # samples, heads, length, width
     return _products(sides[0], sides[1], None, False)
 
 

@@ -114,6 +114,8 @@ def total_loss(output: Any, batch: Batch, loss: Loss | None, seed: int) -> tuple
     if loss is not None:
         return users_loss(loss_function(loss, seed), output, batch.target, batch.samples)
     own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if isinstance(output, Tensor) and output.ndim == 0:
+        own = output  # a model that returns its loss
     if isinstance(own, Tensor) and own.ndim == 0:
         return own * batch.samples, "the model's own"
     values = main_output(output)

@@ -23,7 +23,8 @@ from initscope.probe.redraw import Redraw, awakened
 from initscope.probe.report import Draw, LayerReport, Report, SeedSpread
 from initscope.probe.score import Score, score
 from initscope.probe.thresholds import DEFAULT, Thresholds
-from initscope.probe.trace import Step
+from initscope.probe.trace import Call, Step
+from initscope.probe.translation import Arguments
 from initscope.probe.trunk import Trunk
 
 
@@ -137,6 +138,10 @@ class Measured:
     def __init__(self, inspection: Inspection, case: Case) -> None:
         self.inspection, self.case = inspection, case
         self.found, self.chance = judge(case) if inspection.failure is None else _stopped(inspection)
+        for finding in self.found.findings:
+            index = case.index_of(finding.step)
+            if index is not None and finding.status != "note":
+                self.found.mark(index, finding.kind, finding.status)
 
     @property
     def rows(self) -> list[LayerReport]:
@@ -171,6 +176,8 @@ class Measurement:
             data=_data_facts(first, self.batch),
             weights=first.weights,
             initial=first.initial,
+            loss=first.loss,
+            samples=self.batch.samples,
             cuts=first.cuts,
             broken_loss=first.broken_loss,
             differentiable=any(f.gradient is not None for f in first.weights),
@@ -202,6 +209,8 @@ class Measurement:
         for _ in range(ROUNDS):
             hidden = any(f.trainable and f.gradient == 0 for f in facts)
             moving = [f.name for f in facts if f.zero and f.gradient and not f.name.endswith("bias")]
+            if nudged is None and case.zero_end is not None:
+                hidden, moving = True, [*moving, *case.rows[case.zero_end].parameters]
             if not hidden or not moving:
                 break
             try:
@@ -313,7 +322,8 @@ def _data_facts(inspection: Inspection, batch: Batch) -> DataFacts:
     values = inspection.reference.values
     angle = None if values is None or inspection.reference.units < 2 else math.degrees(float(values.angle.nanmean()))
     if not inspection.numbers:
-        return DataFacts(angle, numbers=False)
+        same = bool((batch.data == batch.data[:1]).all())
+        return DataFacts(angle if same or (angle or 0.0) >= 1.0 else 90.0, numbers=False)
     data = batch.data.detach().double()
     mean = float(data.mean())
     return DataFacts(angle, float(data.square().mean().sqrt()), mean, float(data.std(correction=0)))
@@ -369,14 +379,15 @@ def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
     if look.gradient is not None and last is not None and float(last.norm.mean()) > 0:
         ratio = float(look.gradient.norm.mean() / last.norm.mean())
     relative, whole = look.sensitivity, inspection.last_sensitivity
-    owned = [w for w in inspection.weights if w.name in call.parameters]
+    parameters = tuple(dict.fromkeys((*call.parameters, *call.sources)))
+    owned = [w for w in inspection.weights if w.name in parameters]
     return LayerReport(
         name=call.name,
         op=call.function,
         kind=call.kind,
         shape=call.shape[1:],
         inputs=call.inputs,
-        parameters=call.parameters,
+        parameters=parameters,
         grad_norm_ratio=ratio,
         sensitivity_ratio=relative / whole if relative is not None and whole else None,
         grad_cosine=None if look.gradient is None else _mean(look.gradient.cosine),
@@ -390,12 +401,22 @@ def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
         rms=None if look.values is None else look.rms,
         broken=look.broken,
         gradient_broken=look.gradient_broken,
-        followed=look.followed and look.values is not None,
+        followed=look.followed and look.values is not None and not call.opaque,
         has_gradient=look.has_gradient,
         drop_rate=call.drop_rate,
+        over_samples=_over_samples(call),
+        recurrent_gain=max((w.recurrent_gain for w in owned), default=0.0),
         fit=look.fit,
         **_row_values(look, inspection.reference),
     )
+
+
+def _over_samples(call: Call) -> bool:
+    """Whether a softmax runs along the axis of the samples."""
+    if call.function not in ("softmax", "log_softmax") or call.axis is None or call.parameters:
+        return False
+    axis = Arguments(call).get(1, "dim")
+    return isinstance(axis, int) and axis % max(len(call.shape), 1) == call.axis
 
 
 def _row_values(look: Look, data: Look) -> dict[str, Any]:

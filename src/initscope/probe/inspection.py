@@ -184,8 +184,8 @@ def _look(
     geometry = None if rows is None else batch_geometry(rows, grams)
     units = values.numel() // (samples if followed or rows is None else len(rows))
     look = Look(geometry, units, _broken(values, geometry), followed)
-    if call is not None and call.kind == "activation":
-        look.dead = dead_fraction(values)
+    if call is not None and call.kind in ("activation", "recurrent"):
+        look.dead = dead_fraction(values) if call.kind == "activation" else None
         if call.operation.limits is not None:
             look.saturated = saturated_fraction(values, *call.operation.limits)
     if call is not None and call.sharpness is not None:
@@ -257,6 +257,19 @@ def _backward(model: nn.Module, value: Tensor, facts: list[WeightFacts]) -> list
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not named or not value.requires_grad:
         return facts
-    found = torch.autograd.grad(value, list(named.values()), allow_unused=True)
+    found = _gradients(value, list(named.values()))
     gradients = {name: None if g is None else float(g.norm()) for name, g in zip(named, found, strict=True)}
     return [replace(f, gradient=gradients[f.name]) if f.name in gradients else f for f in facts]
+
+
+def _gradients(value: Tensor, weights: list[nn.Parameter]) -> list[Tensor | None]:
+    """By `torch.autograd.grad`; reentrant checkpoints only know `backward`, which leaves them in `.grad`."""
+    try:
+        return list(torch.autograd.grad(value, weights, allow_unused=True))
+    except RuntimeError as error:
+        if not any(word in str(error).lower() for word in ("checkpoint", "reentrant")):
+            raise
+    for weight in weights:
+        weight.grad = None  # put back by `untouched`
+    value.backward()  # type: ignore[no-untyped-call]
+    return [weight.grad for weight in weights]

@@ -16,7 +16,7 @@ from initscope.errors import BadInput
 
 Kind = Literal[
     "dense", "conv", "activation", "pooling", "norm", "residual", "concat", "attention", "embedding",
-    "dropout", "scale", "gate", "shift", "select", "other",
+    "dropout", "scale", "gate", "shift", "select", "recurrent", "other",
 ]  # fmt: skip
 KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]
 
@@ -56,6 +56,8 @@ _ROWS: dict[str, Operation] = {
     ),
     **dict.fromkeys(("tanh", "hardtanh", "softsign"), Operation("activation", limits=(-1.0, 1.0))),
     **dict.fromkeys(("sigmoid", "hardsigmoid"), Operation("activation", limits=(0.0, 1.0))),
+    **dict.fromkeys(("rnn_tanh", "gru"), Operation("recurrent", limits=(-1.0, 1.0))),
+    **dict.fromkeys(("lstm", "rnn_relu"), Operation("recurrent")),
     "relu6": Operation("activation", limits=(-float("inf"), 6.0)),
     **dict.fromkeys(
         (*(f"{adaptive}{how}_pool{d}d{also}" for adaptive in ("", "adaptive_") for how in ("avg", "max")

@@ -69,14 +69,14 @@ class Redraw:
 
 
 def awakened(model: nn.Module, zeros: Sequence[str], seed: int) -> nn.Module:
-    """A copy in which the named parameters, which are zero, have small random entries."""
+    """A copy in which small random numbers are added to the named parameters, which are zero or constant."""
     twin = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in twin.named_parameters():
             if name in zeros:
                 noise = torch.randn(p.shape, generator=generator) / math.sqrt(max(math.prod(p.shape[1:]), 1))
-                p.copy_((NUDGE * noise).to(p))
+                p.add_((NUDGE * noise).to(p))
     return twin
 
 

@@ -87,6 +87,8 @@ class LayerReport:
     followed: bool = True  # its rows are the samples of the batch
     has_gradient: bool = True
     drop_rate: float = 0.0
+    over_samples: bool = False  # a softmax along the axis of the samples
+    recurrent_gain: float = 0.0  # n Var(w) of the weights that a recurrent layer applies again and again
     fit: float | None = None  # of running statistics, 1 where they fit the batch
     carriers: tuple[int, ...] | None = None
     output: bool = False

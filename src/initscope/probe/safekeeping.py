@@ -54,7 +54,7 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
                 for module, name, tensor, value in values:
                     if name in module._buffers and module._buffers[name] is not tensor:
                         module._buffers[name] = tensor
-                    tensor.copy_(value)
+                    tensor.resize_(value.shape).copy_(value)  # observers change the shape of their buffers
             for parameter, grad in grads:
                 parameter.grad = grad
 

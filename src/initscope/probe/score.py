@@ -13,8 +13,8 @@ from initscope.probe.trunk import Trunk
 
 MOST = 4.0  # decades; ten thousand times too small or too large is as bad as can be
 # Logistic regression on the networks of benchmarks/trainability: `python benchmarks/trainability/fit.py`.
-INTERCEPT = 3.82
-WEIGHTS = {"angle": -1.10, "gradient": -0.91, "norm": -0.53, "depth": -1.25}
+INTERCEPT = 3.76
+WEIGHTS = {"angle": -1.14, "gradient": -0.92, "norm": -0.51, "depth": -1.24}
 FAILS, TRAINS = 0.2, 0.6  # a network that fails scores at most the first, a healthy one at least the second
 BANDS: dict[Verdict, tuple[float, float]] = {"fail": (0.0, FAILS), "warn": (0.21, 0.59), "healthy": (TRAINS, 1.0)}
 WIDE_ANGLE = 60.0  # degrees between samples of the data from which on angles count as they are

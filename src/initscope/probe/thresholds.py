@@ -21,6 +21,7 @@ class Thresholds:
     loss: initial loss over that of chance.
     output: root mean square of outputs without a known loss.
     input: root mean square of the data.
+    recurrent: n Var(w) of recurrent weights; 1/3 by PyTorch's own law, 1 for orthogonal ones.
     duplicates: share of a layer's units that repeat another one.
     dropout: share of units that are dropped.
     statistics: root mean square of what batch norm gives with its running statistics, which is 1 where they fit.
@@ -32,7 +33,7 @@ class Thresholds:
     `python benchmarks/post_norm.py`. The others are not calibrated.
     """
 
-    angle: Limits = (8.0, 0.3)
+    angle: Limits = (10.0, 0.3)
     norm: Limits = (1000.0, 5000.0)
     gradient: Limits = (100.0, 1000.0)
     exploding: Limits = (100.0, 30000.0)
@@ -41,6 +42,7 @@ class Thresholds:
     loss: Limits = (2.0, 1000.0)
     output: Limits = (30.0, float("inf"))
     input: Limits = (30.0, float("inf"))
+    recurrent: Limits = (16.0, float("inf"))
     duplicates: Limits = (0.5, 0.5)
     dropout: Limits = (0.8, 0.95)
     statistics: Limits = (10.0, 1000.0)

@@ -59,6 +59,7 @@ class Call:
     axis: int | None = 0  # along which the samples lie, as far as that can be followed
     sources: tuple[str, ...] = ()  # all parameters behind it, also those that it uses transposed or computed
     drop_rate: float = 0.0  # share of units that the call drops while the model trains
+    opaque: bool = False  # a module with several weights whose inside cannot be seen
     sharpness: float | None = None  # of attention: share of queries that look at one key only
     arguments: tuple[Any, ...] = field(default=(), repr=False)  # parameters as they are, activations as `Seen`
     keywords: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -189,7 +190,8 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         new = [t for t in tensors_in(out) if t not in self._maker]
         if makers and new:  # something the mode cannot see made them
             own = tuple(self._parameters[id(p)] for p in module.parameters() if id(p) in self._parameters)
-            self._record(type(module), makers, ((), {}), new, lambda size: None, own)
+            matrices = sum(p.ndim > 1 for p in module.parameters())
+            self._record(type(module), makers, ((), {}), new, lambda size: None, own, opaque=matrices > 1)
         elif next(module.children(), None) is None:
             self._merge(module, first, tensors_in(out))
         self._running.pop()
@@ -204,6 +206,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         sources: tuple[str, ...] = (),
         drop_rate: float = 0.0,
         sharp: float | None = None,
+        opaque: bool = False,
     ) -> None:
         operation = operation_of(func)
         if operation.constant:
@@ -230,6 +233,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             sources=sources,
             drop_rate=drop_rate,
             sharpness=sharp,
+            opaque=opaque,
             arguments=given[0],
             keywords=given[1],
         )

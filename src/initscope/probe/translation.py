@@ -41,7 +41,7 @@ class MeasuredWeights(WeightLaw):
 
     @cached_property
     def second_moment(self) -> float:
-        return float(self.weight.detach().square().mean(dtype=torch.float64))
+        return float(self.weight.detach().abs().square().mean(dtype=torch.float64))
 
     @cached_property
     def centres_filters(self) -> bool:
@@ -136,7 +136,7 @@ class Arguments:
             return 0.0
         if not isinstance(value, Tensor):
             raise _Unknown
-        return float(value.detach().double().square().mean().sqrt())
+        return float(value.detach().abs().double().square().mean().sqrt())
 
     def pair(self, position: int, name: str, default: int) -> tuple[int, int]:
         value = self.get(position, name, default)

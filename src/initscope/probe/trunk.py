@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PROBABILITIES = ("softmax", "log_softmax", "logsoftmax", "sigmoid", "logsigmoid")
 _SCALES = ("dense", "conv", "scale", "shift", "dropout", "select", "pooling", "concat", "residual", "norm", "other")
-WEIGHTS = ("dense", "conv", "attention", "embedding")
+WEIGHTS = ("dense", "conv", "attention", "embedding", "recurrent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,25 +96,26 @@ class Trunk:
 
     @cached_property
     def angles(self) -> dict[int, float]:
-        """Degrees, where they were measured, without what `last_pools` take away; NaN where samples are zero."""
+        """Degrees, where they were measured, without what the `readout` takes away; NaN where samples are zero."""
         found: dict[int, float] = {}
         refund, before = 1.0, math.nan
         for index in self.way:
             angle = self.rows[index].angle_deg
             if angle is None or self.rows[index].broken:
                 continue
-            if index in self.last_pools and angle < before:
+            if index in self.readout and angle < before:
                 refund *= before / angle if angle > 0 else 1.0
             before = angle
             found[index] = angle * refund
         return found
 
     @cached_property
-    def last_pools(self) -> set[int]:
-        """Averages in front of the last weights: they merge samples, and the last weights part them again as they learn."""
+    def readout(self) -> set[int]:
+        """The last weights and averages in front of them: what they merge, the last weights part again as they learn."""
         weights = [i for i in self.way if self.rows[i].kind in WEIGHTS and self.rows[i].parameters]
-        start = weights[-2] if len(weights) > 1 else -1
-        return {i for i in self.way if i > start and self.rows[i].kind == "pooling"}
+        if len(weights) < 2:
+            return set()
+        return {i for i in self.way if i > weights[-2] and (self.rows[i].kind == "pooling" or i == weights[-1])}
 
     def weights_after(self, index: int) -> bool:
         """Whether a step with weights follows on the trunk."""

@@ -34,10 +34,16 @@ class WeightFacts:
     size: int
     duplicates: float = 0.0
     repeated_inputs: float = 0.0
+    recurrent_gain: float = 0.0  # n Var(w) of a matrix that is applied again at every time step
 
     @property
     def zero(self) -> bool:
         return self.weight == 0
+
+    @property
+    def constant(self) -> bool:
+        """All of its output units are one: nothing passes backwards where their gradients cancel."""
+        return len(self.shape) > 1 and self.duplicates >= 1 - 1.5 / self.shape[0] > 0
 
 
 def weight_facts(
@@ -66,6 +72,9 @@ def weight_facts(
                 size=p.numel(),
                 duplicates=outputs_twice,
                 repeated_inputs=inputs_twice,
+                recurrent_gain=p.shape[1] * float(p.detach().var())
+                if ".weight_hh" in f".{name}" and p.ndim > 1
+                else 0.0,
             )
         )
     return found

@@ -29,6 +29,7 @@ SHORT = {
     "input-scale": "input",
     "initial-loss": "loss",
     "output-scale": "output",
+    "output-activation": "softmax",
     "low-score": "score",
 }
 
@@ -110,6 +111,8 @@ def _gradients(f: Finding) -> str:
     word = "explodes" if value > 1 else "vanishes"
     dropout = " with dropout on" if f.evidence.get("dropout") else ""
     at = f.evidence.get("worst_step")
+    if f.evidence.get("shape") == "recurrent":
+        return f"the recurrent weights have n Var(w) = {value:.3g}: gradients explode or die over the time steps"
     if f.evidence.get("shape") == "jump":
         factor = f.evidence.get("factor", value)
         return f"the gradient {word} here{dropout}: it becomes {times(factor)} on its way back through this step"
@@ -132,22 +135,24 @@ def _dead(f: Finding) -> str:
 
 
 def _symmetric(f: Finding) -> str:
-    tail = "and so are the weights that they feed: training keeps them equal" if f.evidence.get("stuck") else ""
-    share = f"{f.value or 0:.0%} of the units have the same weights as another one"
-    return f"{share}, {tail}" if tail else f"{share}: until the first step they are one unit"
+    share = f"{f.value or 0:.0%} of the units duplicate another unit"
+    if f.evidence.get("stuck"):
+        return f"{share}, with identical incoming and outgoing weights, so training can never separate them"
+    return f"{share}: they act as one unit until the first update"
 
 
 def _initial(f: Finding) -> str:
     chance = f.evidence.get("chance", 0.0)
     classes = f.evidence.get("classes")
     what = f"chance (ln {classes})" if classes else "the best constant"
-    return f"the initial loss is {f.value:.3g}, {what} has {chance:.3g}"
+    return f"the initial loss is {f.value:.3g}; {what} has {chance:.3g}"
 
 
 def _batch(f: Finding) -> str:
     if f.evidence.get("zero"):
-        return "the batch holds zeros: what the model does to samples that differ could not be measured"
-    return f"the batch itself is {f.value:.2g}° apart: samples that do not differ say little about the model"
+        return "the batch holds only zeros, so the model cannot be judged on it"
+    alike = "identical" if not f.value else "nearly identical"
+    return f"the samples of the batch itself are {alike} ({f.value:.2g}° apart), so the model cannot be judged on it"
 
 
 def _not_followed(f: Finding) -> str:
@@ -201,10 +206,13 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
     ),
     "batch-degenerate": _batch,
     "not-followed": _not_followed,
-    "input-scale": lambda f: (
-        f"the data have a root mean square of {f.value:.3g} (mean {f.evidence.get('mean', 0):.3g})"
-    ),
+    "input-scale": lambda f: f"the inputs have an RMS of {f.value:.3g} (mean {f.evidence.get('mean', 0):.3g})",
     "initial-loss": _initial,
+    "output-activation": lambda f: (
+        f"{f.evidence.get('op')} runs over the samples of the batch, not over classes or keys"
+        if f.evidence.get("over_samples")
+        else f"the model ends in {f.evidence.get('op')}, and the loss is {f.evidence.get('loss')}, which takes raw scores"
+    ),
     "output-scale": lambda f: f"outputs have a root mean square of {f.value:.3g}; as logits they would be far too sure",
     "low-score": lambda f: (
         f"no single number is beyond its limit, but angle and gradient together leave a chance of {f.value:.2f}"
@@ -236,10 +244,10 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
     "stopped": lambda f: "Run the model on the batch by itself.",
     "non-finite": _finite_advice,
     "frozen": lambda f: (
-        "Set requires_grad on what is to be trained." if f.status == "fail" else "Nothing, if intended."
+        "Set requires_grad on what is to be trained." if f.status == "fail" else "No action needed if this is intended."
     ),
     "zero-weights": lambda f: (
-        "Nothing, if intended." if f.status == "note" else f"Initialize {f.step} with random weights."
+        "No action needed if this is intended." if f.status == "note" else f"Initialize {f.step} with random weights."
     ),
     "dead-units": lambda f: f"Set the bias of {f.step} to zero and its weights to He's law, or use a leaky activation.",
     "symmetric-units": lambda f: "Draw the weights at random instead of setting them to a constant.",
@@ -254,11 +262,22 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
     ),
     "no-gradient": lambda f: "Take out the detach or no_grad, or freeze these weights if that is what you want.",
     "zero-gradient": lambda f: "Check what lies between these weights and the loss.",
-    "unused": lambda f: "Nothing, if intended." if f.status == "note" else "Call the layer in forward, or remove it.",
+    "unused": lambda f: (
+        "No action needed if this is intended." if f.status == "note" else "Call the layer in forward, or remove it."
+    ),
     "batch-degenerate": lambda f: "Check the data loading, and pass samples that differ.",
     "not-followed": lambda f: "Check the part before it by itself, with its own output.",
     "input-scale": lambda f: "Standardize the data: subtract the mean, divide by the standard deviation.",
-    "initial-loss": lambda f: "Make the last layer's weights smaller, or standardize the inputs.",
+    "initial-loss": lambda f: (
+        "Standardize the targets."
+        if f.evidence.get("loss") == "squared error"
+        else "Make the last layer's weights smaller, or standardize the inputs."
+    ),
+    "output-activation": lambda f: (
+        "Give softmax the axis of the classes, usually dim=-1."
+        if f.evidence.get("over_samples")
+        else "Return the scores, and leave the softmax to the loss."
+    ),
     "output-scale": lambda f: "Make the last layer's weights smaller, or standardize the inputs.",
     "low-score": lambda f: "Let fix try other weights, or add normalization or residual connections.",
 }

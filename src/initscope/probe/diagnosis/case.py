@@ -39,6 +39,8 @@ class Case:
     awake: dict[str, float] | None = None  # gradients once zero weights have been nudged
     used_elsewhere: frozenset[str] = frozenset()  # parameters that only a pass in evaluation mode uses: layer drop
     initial: InitialLoss | None = None
+    loss: str = ""  # its name
+    samples: int = 0
     cuts: Sequence[int] = ()
     broken_loss: bool = False
     differentiable: bool = True  # the loss depends on a trainable weight
@@ -89,8 +91,13 @@ class Case:
         known = [self.facts[name] for name in row.parameters if name in self.facts]
         weights = [f for f in known if not f.name.endswith("bias")]
         if row.kind in ("dense", "conv", "embedding", "norm") and weights:
-            return all(f.zero for f in weights)
+            return all(f.zero for f in weights) or (self._last(row) and all(f.constant for f in weights))
         return row.weight_norm == 0 and row.norm_ratio == 0 and bool(row.parameters)
+
+    def _last(self, row: LayerReport) -> bool:
+        """Whether no weights come after it: units that are equal there are told apart by the loss."""
+        index = next(i for i, other in enumerate(self.rows) if other is row)
+        return row.kind in ("dense", "conv") and not self.way.weights_after(index)
 
     def index_of(self, name: str | None) -> int | None:
         return next((i for i, row in enumerate(self.rows) if row.name == name), None)

@@ -27,6 +27,7 @@ def judge(case: Case) -> tuple[Judgement, Score]:
     surroundings.followed(case, found)
     surroundings.input_scale(case, found)
     surroundings.initial_loss(case, found)
+    surroundings.output_activation(case, found)
     made = None if found.has("batch-degenerate") else signs(case.way, case.data.angle_deg, case.zero_end)
     chance = score(made).geometry
     if chance < TRAINS and verdict_of(found.findings) == "healthy":
@@ -39,6 +40,7 @@ def judge(case: Case) -> tuple[Judgement, Score]:
 def _signals(case: Case, found: Judgement) -> None:
     units.dead(case, found)
     units.saturated(case, found)
+    units.recurrent(case, found)
     signal.collapse(case, found)
     signal.activations(case, found)
     signal.gradients(case, found)

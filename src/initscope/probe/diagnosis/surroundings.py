@@ -7,6 +7,7 @@ import math
 from initscope.probe.diagnosis.case import Case, Judgement, above, limit_for, ratio_beyond
 from initscope.probe.findings import Finding, Status
 
+_PROBABILITIES = ("softmax", "sigmoid", "hardsigmoid")
 _SHIFT = 2.0  # nats above chance that an initial loss may have in any case
 _TINY_INPUT = 10.0  # data may be this much smaller than they may be large
 
@@ -82,6 +83,22 @@ def _output(case: Case) -> str | None:
     """The last step with weights: its scale is the scale of the output."""
     users = [case.rows[i].name for i in case.way.way if case.rows[i].parameters]
     return users[-1] if users else None
+
+
+def output_activation(case: Case, found: Judgement) -> None:
+    """Cross-entropy takes scores: probabilities in front of it flatten its gradient. And no softmax runs over the samples."""
+    for index, row in enumerate(case.rows):
+        mixing = row.over_samples and not _mixes_pairs(case, index)
+        squeezed = row.output and row.op in _PROBABILITIES and case.loss.startswith("cross-entropy")
+        if mixing or squeezed:
+            evidence = {"op": row.op, "over_samples": mixing, "loss": case.loss}
+            found.add(Finding("output-activation", "warn", row.name, None, None, evidence), index)
+            return
+
+
+def _mixes_pairs(case: Case, index: int) -> bool:
+    """A square matrix of samples against samples, as contrastive losses have it."""
+    return len(case.rows[index].shape) == 1 and case.rows[index].shape[0] == case.samples
 
 
 def statistics(case: Case, found: Judgement) -> None:

@@ -38,7 +38,7 @@ def saturated(case: Case, found: Judgement) -> None:
     """The first activation with too many values at the ends of its range."""
     for index, row in enumerate(case.rows):
         status = None if row.saturated_fraction is None else above(row.saturated_fraction, case.limits.saturated)
-        if status is None or _gate(case, index):
+        if status is None or _gate(case, index, status):
             continue
         found.mark(index, "saturated", status)
         feeder = _feeder(case, index)
@@ -47,6 +47,15 @@ def saturated(case: Case, found: Judgement) -> None:
             evidence = {"activation": row.name, "op": row.op, "attention": row.kind == "attention"}
             limit = limit_for(status, case.limits.saturated)
             found.add(Finding("saturated", status, step, row.saturated_fraction, limit, evidence), feeder)
+
+
+def recurrent(case: Case, found: Judgement) -> None:
+    """Recurrent weights that are applied at every time step: what they multiply by each time, gradients see as often."""
+    for index, row in enumerate(case.rows):
+        status = above(row.recurrent_gain, case.limits.recurrent)
+        if status is not None and not found.has("gradient-scale"):
+            limit, evidence = limit_for(status, case.limits.recurrent), {"shape": "recurrent", "op": row.op}
+            found.add(Finding("gradient-scale", status, row.name, row.recurrent_gain, limit, evidence), index)
 
 
 def _told(found: Judgement, status: Status) -> bool:
@@ -92,8 +101,9 @@ def _weighs(case: Case, index: int) -> bool:
     return False
 
 
-def _gate(case: Case, index: int) -> bool:
-    """An activation that is the model's own last step, or only weighs others, may sit at its ends; attention may not."""
-    if case.rows[index].kind == "attention":
-        return case.rows[index].output or not case.consumers.get(index)
-    return case.rows[index].output or index not in case.way.way
+def _gate(case: Case, index: int, status: Status) -> bool:
+    """What only weighs others may sit at its ends, attention may not; the model's own last step may in part."""
+    row = case.rows[index]
+    if row.kind == "attention":
+        return row.output or not case.consumers.get(index)
+    return status != "fail" if row.output else index not in case.way.way

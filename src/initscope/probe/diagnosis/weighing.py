@@ -18,6 +18,9 @@ def zero_weights(case: Case, found: Judgement) -> None:
         if found.has("zero-weights"):
             break
         row = case.rows[index]
+        known = [case.facts[name] for name in row.parameters if name in case.facts and not name.endswith("bias")]
+        if not all(f.zero for f in known):
+            continue  # a last layer of equal units
         status: Status = "note" if index == case.zero_end else "fail"
         evidence = {"parameters": list(row.parameters), "last": index == case.zero_end}
         found.add(Finding("zero-weights", status, row.name, 0.0, None, evidence), index)
@@ -33,7 +36,7 @@ def symmetric_units(case: Case, found: Judgement) -> None:
     for index, row in enumerate(case.rows):
         facts = [case.facts[name] for name in row.parameters if name in case.facts]
         same = max((f for f in facts if not f.zero), key=lambda f: f.duplicates, default=None)
-        if row.kind not in ("dense", "conv") or same is None or same.duplicates < limit or case.zero_steps:
+        if row.kind not in ("dense", "conv") or same is None or same.duplicates < limit:
             continue
         takers = _next_weights(case, index)
         if not takers:
