@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,15 +105,18 @@ def repeated_rows(matrix: Tensor) -> float:
 
 def _reached(outputs: Iterable[Tensor]) -> set[int]:
     """Identities of the leaves that gradients of the outputs would arrive at."""
+    found = (getattr(node, "variable", None) for node in graph_nodes(outputs))
+    return {id(variable) for variable in found if variable is not None}
+
+
+def graph_nodes(outputs: Iterable[Tensor]) -> Iterator[Any]:
+    """All functions of autograd's graph behind some tensors."""
     waiting: list[Any] = [t.grad_fn for t in outputs if t.grad_fn is not None]
-    seen, leaves = set(waiting), set()
+    seen = set(waiting)
     while waiting:
         node = waiting.pop()
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            leaves.add(id(variable))
+        yield node
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
                 waiting.append(following)
-    return leaves
