@@ -192,26 +192,43 @@ def cells(name: str, reports: Sequence[Report]) -> list[str]:
 
 
 def counted(found: Checked) -> str:
-    """How many draws of how many models have which verdict."""
+    """How many draws of how many models have which verdict, and which ones are called failures although they train."""
     verdicts = [r.verdict for reports in found.values() for r in reports]
     count = ", ".join(f"{verdicts.count(word)} {word}" for word in ("healthy", "warn", "fail"))
-    return f"{len(found)} models, {len(verdicts)} checks: {count}."
+    wrong = [name for name, reports in found.items() if any(r.verdict == "fail" for r in reports)]
+    text = f"{len(found)} models, {len(verdicts)} checks: {count}."
+    return f"{text} False alarms: {', '.join(wrong)}." if wrong else text
+
+
+def learned() -> str:
+    """What zoo.jsonl says about the training of the models, in a sentence."""
+    last = {(row["name"], row["draw"]): row for row in rows() if row["name"] in TRAINABLE}
+    left = [row["last"] / row["first"] if row["trains"] else math.inf for row in last.values()]
+    draws = len(last) // len({name for name, _ in last})
+    trained = sum(row["trains"] for row in last.values())
+    return (
+        f"{trained} of {len(last)} trainings ({draws} draws of each model) succeed: the loss falls to "
+        f"{statistics.median(left):.2g} of the first one in the median, and to {max(left):.2g} at worst."
+    )
 
 
 def block(found: Checked) -> str:
     """The counts, a table of what is not healthy, with the losses that show that it trains, and the names of the rest."""
     odd = {name: reports for name, reports in found.items() if any(r.verdict != "healthy" for r in reports)}
-    losses = {(row["name"], row["draw"]): row for row in rows()}
-    lines = [counted(found), ""]
+    lines = [counted(found), learned(), ""]
     lines += ["| model | verdict, by draw | score, by draw | what decides it | loss, by draw |", "| --- " * 5 + "|"]
     for name, reports in odd.items():
-        known = [losses[name, draw] for draw in range(len(reports)) if (name, draw) in losses]
-        change = ", ".join(f"{row['first']:.2g} to {row['last']:.2g}" for row in known)
-        lines.append(f"| {' | '.join([*cells(name, reports), change])} |")
+        lines.append(f"| {' | '.join([*cells(name, reports), change(name)])} |")
     sound = {name: reports for name, reports in found.items() if name not in odd}
     lowest = min((r.score for reports in sound.values() for r in reports), default=math.nan)
     lines += ["", f"Healthy in all draws, with scores of {lowest:.2f} or more: {', '.join(sound)}.", ""]
     return "\n".join(lines)
+
+
+def change(name: str) -> str:
+    """The first and the last loss of a model in zoo.jsonl, for each draw."""
+    last = {row["draw"]: row for row in rows() if row["name"] == name}
+    return ", ".join(f"{row['first']:.2g} to {row['last']:.2g}" for _, row in sorted(last.items()))
 
 
 def put(page: Path, text: str) -> None:
