@@ -197,7 +197,7 @@ def counted(found: Checked) -> str:
     count = ", ".join(f"{verdicts.count(word)} {word}" for word in ("healthy", "warn", "fail"))
     wrong = [name for name, reports in found.items() if any(r.verdict == "fail" for r in reports)]
     text = f"{len(found)} models, {len(verdicts)} checks: {count}."
-    return f"{text} False alarms: {', '.join(wrong)}." if wrong else text
+    return f"{text} Called a failure although it trains: {', '.join(wrong)}." if wrong else text
 
 
 def learned() -> str:
@@ -221,7 +221,7 @@ def block(found: Checked) -> str:
         lines.append(f"| {' | '.join([*cells(name, reports), change(name)])} |")
     sound = {name: reports for name, reports in found.items() if name not in odd}
     lowest = min((r.score for reports in sound.values() for r in reports), default=math.nan)
-    lines += ["", f"Healthy in all draws, with scores of {lowest:.2f} or more: {', '.join(sound)}.", ""]
+    lines += ["", f"Healthy in all draws, with scores of {lowest:.2f} or more: {'; '.join(sound)}.", ""]
     return "\n".join(lines)
 
 
