@@ -4,7 +4,7 @@
 
 Every row of tests/probe/planted.py is trained as it is, without its mistake, and with the remedy that `fix` applies, at a
 rate of 1e-3: on new batches of its task (the table), and on one batch over and over (in planted.jsonl beside this file). What is
-in that file is not run again: the command may be stopped at any time. One thread, about ten minutes.
+in that file is not run again: the command may be stopped at any time. One thread; the remedies alone take 12 minutes.
 """
 
 from __future__ import annotations
@@ -138,15 +138,30 @@ def last(found: dict[str, Any]) -> str:
 
 
 def summary(found: Found) -> str:
-    """What the remedies bring, in a sentence."""
-    names = [name for name, row in PLANTED.items() if row.kind and found[name, "remedy"].get("applied")]
-    losses = [[found[name, part]["new_batches"][1] for name in names] for part in PARTS]
-    given, twin, fixed = (statistics.median(math.inf if v is None else v for v in part) for part in losses)
+    """What `check` says and what the remedies bring, in four sentences."""
+    mistakes = [name for name, row in PLANTED.items() if row.kind]
+    fine = [name for name, row in PLANTED.items() if not row.kind]
+    names = [name for name in mistakes if found[name, "remedy"].get("applied")]
+    losses = [[_loss(found[name, part]) for name in names] for part in PARTS]
+    given, twin, fixed = (statistics.median(part) for part in losses)
+    falls = sum(after < 0.9 * before for before, _, after in zip(*losses, strict=True))
     return (
-        f"`fix` changes the weights for {len(names)} of the {sum(row.kind is not None for row in PLANTED.values())} mistakes: "
-        f"their median loss after {STEPS} steps is {number(given)} as they are, {number(fixed)} after the remedy and "
-        f"{number(twin)} without the mistake.\n"
+        f"Of the {len(mistakes)} mistakes, {_verdicts(found, mistakes)}. "
+        f"Of the {len(fine)} models that only look like one, {_verdicts(found, fine)}.\n"
+        f"`fix` changes the weights for {len(names)} of the mistakes: their median loss after {STEPS} steps is {number(given)} "
+        f"as they are, {number(fixed)} after the remedy and {number(twin)} without the mistake. "
+        f"For {falls} of them the loss falls by more than a tenth.\n"
     )
+
+
+def _loss(found: dict[str, Any]) -> float:
+    value = found["new_batches"][1]
+    return math.inf if value is None else value
+
+
+def _verdicts(found: Found, names: list[str]) -> str:
+    said = [found[name, "remedy"]["verdict"] for name in names]
+    return ", ".join(f"{said.count(v)} {v}" for v in ("fail", "warn", "healthy") if v in said)
 
 
 def tables(found: Found) -> str:

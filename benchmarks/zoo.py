@@ -2,7 +2,10 @@
 
     python benchmarks/zoo.py train [--draws 3]     # appends to zoo.jsonl, goes on where it was stopped
     python benchmarks/zoo.py report                # the losses in zoo.jsonl as a table
-    python benchmarks/zoo.py check [--seeds 1]     # verdicts over three draws of the weights, as a table
+    python benchmarks/zoo.py check [--seeds 1] [--page docs/zoo.md]     # verdicts over three draws of the weights
+
+`check` prints a table of all models as it goes; --page puts the counts, the warnings and what they are about into FILE,
+between its marks. Four minutes on one thread.
 
 The models are those of tests/probe/trainable_zoo.py. `train` takes 150 steps of Adam (400 for one of them) on one batch, with
 labels or targets that are to be learned by heart, or with the model's own loss. A model trains if the mean of its last ten
@@ -19,7 +22,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import initscope
+from initscope.probe import Report
+from initscope.report.finding_words import finding_text
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -36,6 +41,7 @@ from probe.trainable_zoo import TRAINABLE, Trainable  # noqa: E402
 
 RESULTS = HERE / "zoo.jsonl"
 DRAWS = 3
+Checked = dict[str, list[Report]]
 
 
 def built(entry: Trainable, draw: int) -> nn.Module:
@@ -161,35 +167,74 @@ def report(entries: Mapping[str, Trainable]) -> None:
         print(f"| {name} | {some[0]['rate']:g} | {constant} | {words[0]} | {words[1]} | {trains} |")
 
 
-def check(entries: Mapping[str, Trainable], draws: int, seeds: int) -> None:
-    """Prints what `check` says about each model, for several draws of its weights."""
-    count: dict[str, int] = {}
-    print("| model | verdict, by draw | score, by draw | first bad layer and why | seconds |\n" + "| --- " * 5 + "|")
+def check(entries: Mapping[str, Trainable], draws: int, seeds: int) -> Checked:
+    """Prints what `check` says about each model, for several draws of its weights, and returns the reports."""
+    found: Checked = {}
+    print("| model | verdict, by draw | score, by draw | what decides it | seconds |\n" + "| --- " * 5 + "|")
     for number, (name, entry) in enumerate(entries.items(), 1):
-        began, reports = time.perf_counter(), []
-        for draw in range(draws):
-            reports.append(initscope.check(built(entry, draw), entry.batch(), seeds=seeds, seed=draw, **entry.options))
-        verdicts = [r.verdict for r in reports]
-        worst = max(reports, key=lambda r: ("healthy", "warn", "fail").index(r.verdict))
-        for verdict in verdicts:
-            count[verdict] = count.get(verdict, 0) + 1
-        scores = " ".join(f"{r.score:.2f}" for r in reports)
+        began = time.perf_counter()
+        found[name] = [
+            initscope.check(built(entry, draw), entry.batch(), seeds=seeds, seed=draw, **entry.options)
+            for draw in range(draws)
+        ]
         seconds = (time.perf_counter() - began) / draws
-        print(f"| {name} | {' '.join(verdicts)} | {scores} | {why(worst)} | {seconds:.1f} |", flush=True)
+        print(f"| {' | '.join(cells(name, found[name]))} | {seconds:.1f} |", flush=True)
         say(f"{number}/{len(entries)} {name}")
-    print("\n" + ", ".join(f"{number} {verdict}" for verdict, number in sorted(count.items())))
+    print(f"\n{counted(found)}")
+    return found
 
 
-def why(found: Any) -> str:
-    """The first bad layer and what is wrong there, or the findings of a report that has some."""
-    if found.verdict == "healthy":
-        return ""
-    named = found.first_bad_layer
-    reasons = [row.reason for row in found.layers if row.name == named and row.reason]
-    findings = [
-        f"{getattr(f, 'kind', f)}" for f in getattr(found, "findings", ()) if getattr(f, "status", "") != "healthy"
-    ]
-    return f"`{named}`: {'; '.join(reasons[:1] or findings[:3] or found.notes[:1])}"
+def cells(name: str, reports: Sequence[Report]) -> list[str]:
+    """The model, its verdicts, its scores, and the finding that decides the worst of them, in words."""
+    leading = max(reports, key=lambda r: ("healthy", "warn", "fail").index(r.verdict)).leading
+    why = "" if leading is None else f"{leading.kind}: {finding_text(leading)}"
+    return [name, " ".join(r.verdict for r in reports), " ".join(f"{r.score:.2f}" for r in reports), why]
+
+
+def counted(found: Checked) -> str:
+    """How many draws of how many models have which verdict, and which ones are called failures although they train."""
+    verdicts = [r.verdict for reports in found.values() for r in reports]
+    count = ", ".join(f"{verdicts.count(word)} {word}" for word in ("healthy", "warn", "fail"))
+    wrong = [name for name, reports in found.items() if any(r.verdict == "fail" for r in reports)]
+    text = f"{len(found)} models, {len(verdicts)} checks: {count}."
+    return f"{text} Called a failure although it trains: {', '.join(wrong)}." if wrong else text
+
+
+def learned() -> str:
+    """What zoo.jsonl says about the training of the models, in a sentence."""
+    last = {(row["name"], row["draw"]): row for row in rows() if row["name"] in TRAINABLE}
+    left = [row["last"] / row["first"] if row["trains"] else math.inf for row in last.values()]
+    draws = len(last) // len({name for name, _ in last})
+    trained = sum(row["trains"] for row in last.values())
+    return (
+        f"{trained} of {len(last)} trainings ({draws} draws of each model) succeed: the loss falls to "
+        f"{statistics.median(left):.2g} of the first one in the median, and to {max(left):.2g} at worst."
+    )
+
+
+def block(found: Checked) -> str:
+    """The counts, a table of what is not healthy, with the losses that show that it trains, and the names of the rest."""
+    odd = {name: reports for name, reports in found.items() if any(r.verdict != "healthy" for r in reports)}
+    lines = [counted(found), learned(), ""]
+    lines += ["| model | verdict, by draw | score, by draw | what decides it | loss, by draw |", "| --- " * 5 + "|"]
+    for name, reports in odd.items():
+        lines.append(f"| {' | '.join([*cells(name, reports), change(name)])} |")
+    sound = {name: reports for name, reports in found.items() if name not in odd}
+    lowest = min((r.score for reports in sound.values() for r in reports), default=math.nan)
+    lines += ["", f"Healthy in all draws, with scores of {lowest:.2f} or more: {'; '.join(sound)}.", ""]
+    return "\n".join(lines)
+
+
+def change(name: str) -> str:
+    """The first and the last loss of a model in zoo.jsonl, for each draw."""
+    last = {row["draw"]: row for row in rows() if row["name"] == name}
+    return ", ".join(f"{row['first']:.2g} to {row['last']:.2g}" for _, row in sorted(last.items()))
+
+
+def put(page: Path, text: str) -> None:
+    """Replaces what a page has between its marks."""
+    begin, end, old = "<!-- output of benchmarks/zoo.py -->\n", "<!-- end of benchmarks/zoo.py -->", page.read_text()
+    page.write_text(old[: old.index(begin) + len(begin)] + text + old[old.index(end) :])
 
 
 def main() -> None:
@@ -198,6 +243,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=DRAWS, help="draws of the weights")
     parser.add_argument("--seeds", type=int, default=1, help="seeds= of check")
     parser.add_argument("--only", default="", help="models whose name contains this")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put what check finds into FILE, between its marks")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -207,7 +253,9 @@ def main() -> None:
     elif asked.what == "report":
         report(entries)
     else:
-        check(entries, asked.draws, asked.seeds)
+        found = check(entries, asked.draws, asked.seeds)
+        if asked.page:
+            put(asked.page, block(found))
 
 
 if __name__ == "__main__":

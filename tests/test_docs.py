@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from initscope.probe import Thresholds, check
+from initscope.probe.findings import KINDS
+from probe.planted import PLANTED
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
@@ -41,3 +45,42 @@ def test_the_api_page_is_up_to_date() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (ROOT / "docs" / "api.md").read_text() == module.page(), "run python docs/make_api.py"
+
+
+def _findings_tables() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The two tables of docs/check.md about findings: the cells behind each kind."""
+    text = (ROOT / "docs" / "check.md").read_text()
+    text = text[text.index("## The findings") : text.index("## How far to trust it")]
+    first, second = ({}, {})  # type: dict[str, list[str]], dict[str, list[str]]
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        kind = cells[0].strip("`")
+        if line.startswith("| `"):
+            (second if kind in first else first)[kind] = cells[1:]
+    return first, second
+
+
+def test_every_kind_of_finding_is_explained() -> None:
+    first, second = _findings_tables()
+    assert tuple(first) == tuple(second) == KINDS
+
+
+def test_the_limits_on_the_page_are_those_of_the_code() -> None:
+    shown = re.findall(
+        r"`(\w+)` ([\d.]+), ([\d.]+|inf)", "\n".join(cells[2] for cells in _findings_tables()[1].values())
+    )
+    limits = Thresholds()
+    assert {name for name, _, _ in shown} == set(Thresholds.__dataclass_fields__)
+    for name, warn, fail in shown:
+        assert (float(warn), float(fail)) == getattr(limits, name), name
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_evidence_of_findings_is_on_the_page() -> None:
+    documented = {kind: set(re.findall(r"`(\w+)`", cells[3])) for kind, cells in _findings_tables()[1].items()}
+    change = {"shape", "factor", "rate_per_layer", "layers"}
+    told = {row.kind: row for row in PLANTED.values() if row.kind is not None}
+    for row in told.values():
+        for f in check(row.build(), row.batch(), seeds=1, theory=False, **row.options).findings:
+            more = change if f.kind in ("collapse", "activation-scale", "gradient-scale") else set()
+            assert set(f.evidence) <= documented[f.kind] | more, f

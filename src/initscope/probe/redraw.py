@@ -37,7 +37,9 @@ class Redraw:
             return "built again by the factory"
         if not self.shuffled:
             return "drawn again by reset_parameters"
-        return f"drawn again by reset_parameters, or with inputs reordered ({len(self.shuffled)} weights set by hand)"
+        count = len(self.shuffled)
+        by_hand = f"{count} weight{'s' * (count > 1)} set by hand"
+        return f"drawn again by reset_parameters, or with inputs reordered ({by_hand})"
 
     def draw(self, seed: int) -> nn.Module:
         """The model with new weights, in the same modes and on the same devices."""

@@ -117,10 +117,8 @@ def _gradients(f: Finding) -> str:
         factor = f.evidence.get("factor", value)
         return f"the gradient {word} here{dropout}: it becomes {times(factor)} on its way back through this step"
     rate, layers = f.evidence.get("rate_per_layer", 1.0), f.evidence.get("layers", 1)
-    return (
-        f"the gradient {word} across the whole network{dropout}, x{rate:.2g} per layer over {layers} layers: "
-        f"{value:.2g} of the output's is left at {at}"
-    )
+    size = f"{times(value)} than the output's at {at}" if value > 1 else f"{value:.2g} of the output's is left at {at}"
+    return f"the gradient {word} across the whole network{dropout}, x{rate:.2g} per layer over {layers} layers: {size}"
 
 
 def _zero(f: Finding) -> str:
@@ -232,6 +230,12 @@ def _collapse_advice(f: Finding) -> str:
     return "Use fewer layers, residual connections or normalization, or let fix choose weights that keep samples apart."
 
 
+def _loss_advice(f: Finding) -> str:
+    if f.evidence.get("loss") == "squared error":
+        return "Standardize the targets, or make the last layer's weights smaller."
+    return "Make the last layer's weights smaller, or standardize the inputs."
+
+
 def _finite_advice(f: Finding) -> str:
     if f.evidence.get("pass") == "backward":
         return "Keep the argument away from the pole, for example with a small epsilon inside the root or the norm."
@@ -268,11 +272,7 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
     "batch-degenerate": lambda f: "Check the data loading, and pass samples that differ.",
     "not-followed": lambda f: "Check the part before it by itself, with its own output.",
     "input-scale": lambda f: "Standardize the data: subtract the mean, divide by the standard deviation.",
-    "initial-loss": lambda f: (
-        "Standardize the targets."
-        if f.evidence.get("loss") == "squared error"
-        else "Make the last layer's weights smaller, or standardize the inputs."
-    ),
+    "initial-loss": _loss_advice,
     "output-activation": lambda f: (
         "Give softmax the axis of the classes, usually dim=-1."
         if f.evidence.get("over_samples")
