@@ -5,7 +5,7 @@
     python benchmarks/zoo.py check [--seeds 1] [--page docs/zoo.md]     # verdicts over three draws of the weights
 
 `check` prints a table of all models as it goes; --page puts the counts, the warnings and what they are about into FILE,
-between its marks. Four minutes on one thread.
+between its marks. Seven to eleven minutes on one thread of a busy machine.
 
 The models are those of tests/probe/trainable_zoo.py. `train` takes 150 steps of Adam (400 for one of them) on one batch, with
 labels or targets that are to be learned by heart, or with the model's own loss. A model trains if the mean of its last ten

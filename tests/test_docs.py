@@ -51,7 +51,8 @@ def _findings_tables() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """The two tables of docs/check.md about findings: the cells behind each kind."""
     text = (ROOT / "docs" / "check.md").read_text()
     text = text[text.index("## The findings") : text.index("## How far to trust it")]
-    first, second = ({}, {})  # type: dict[str, list[str]], dict[str, list[str]]
+    first: dict[str, list[str]] = {}
+    second: dict[str, list[str]] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         kind = cells[0].strip("`")
