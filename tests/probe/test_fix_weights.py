@@ -60,7 +60,7 @@ def test_recurrent_weights_are_repaired() -> None:
         for p in model.memory.parameters():
             p.mul_(1e-5)
     fixed = fix(model, _batch(8, 5, 8), seeds=1)
-    assert (fixed.before.verdict, fixed.after.verdict) == ("fail", "healthy")
+    assert (fixed.before.verdict, fixed.after.verdict) == ("warn", "healthy")
     assert len(fixed.applied) == 1
     assert fixed.note == ""
     assert float(fixed.model.memory.weight_ih_l0.detach().norm()) > 1e3 * float(

@@ -84,11 +84,11 @@ def test_the_milder_reading_of_a_gradient_counts() -> None:
     assert list(Trunk.of(rows).gradients.values()) == [0.1, 20.0, 1.0, 0.0, 0.2]
 
 
-def test_averages_in_front_of_the_last_weights_take_no_angle_away() -> None:
+def test_the_last_weights_and_averages_in_front_of_them_take_no_angle_away() -> None:
     weights = {"parameters": ("w",)}
     pool = {"kind": "pooling", "angle_deg": 5.0}
     rows = chain(weights, {"angle_deg": 50.0}, pool, {**weights, "angle_deg": 4.0})
-    assert list(Trunk.of(rows).angles.values()) == pytest.approx([60.0, 50.0, 50.0, 40.0])
+    assert list(Trunk.of(rows).angles.values()) == pytest.approx([60.0, 50.0, 50.0, 50.0])
     more = chain(weights, {"angle_deg": 50.0}, pool, {**weights, "angle_deg": 4.0}, {**weights, "angle_deg": 4.0})
     assert list(Trunk.of(more).angles.values()) == pytest.approx([60.0, 50.0, 5.0, 4.0, 4.0])
 
@@ -109,9 +109,13 @@ def test_signs_are_what_torch_gives() -> None:
     grads = [(s.detach(), s.grad) for s in steps if s.grad is not None]
     lengths = [float(g.norm(dim=1).mean()) for _, g in grads]
     products = [float((g.norm(dim=1) * s.norm(dim=1)).mean()) for s, g in grads]
-    unit = nn.functional.normalize(values.detach().double(), dim=1)
-    angles = (unit @ unit.T)[tuple(torch.triu_indices(12, 12, 1))].acos().rad2deg()
-    assert found.angle == pytest.approx(math.log10(90 / float(angles.mean())), rel=1e-4)
+
+    def angle(rows: Tensor) -> float:
+        unit = nn.functional.normalize(rows.detach().double(), dim=1)
+        return float((unit @ unit.T)[tuple(torch.triu_indices(12, 12, 1))].acos().rad2deg().mean())
+
+    before, last, out = (angle(s) for s in steps[-3:])  # the last weights take nothing away
+    assert found.angle == pytest.approx(math.log10(90 / (out * max(1.0, before / last))), rel=1e-4)
     assert found.norm == pytest.approx(max(abs(math.log10(n)) for n in norms), rel=1e-4)
     both = [(math.log10(g / lengths[-1]), math.log10(p / products[-1])) for g, p in zip(lengths, products, strict=True)]
     milder = [min(abs(a), abs(b)) if a * b > 0 else 0.0 for a, b in both]

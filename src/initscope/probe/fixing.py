@@ -290,6 +290,7 @@ class _Work:
             candidate.name, "weights", candidate.description, command, effect, True, candidate.note, candidate.code
         )
         others = tuple(r for r in self.before.remedies if r.name != candidate.name)
+        self.progress = no_progress  # the bar has been there already
         further = self._prescribed(twin, after, ("data", "architecture"))
         return Fixed(
             model=twin,

@@ -263,13 +263,13 @@ def _first(found: Judgement, kind: Kind, status: Status) -> int:
 
 
 def _add(case: Case, found: Judgement, finding: Finding, index: int) -> None:
-    """Unless it is only what an earlier finding does: zero or dead units at the same place explain all the rest."""
+    """Unless it is only what an earlier finding does: zero or dead units explain what happens there and behind them."""
     places = [case.index_of(f.step) for f in found.findings if f.kind in _CAUSES and f.status == "fail"]
     places += [case.index_of(f.evidence.get("activation")) for f in found.findings if f.kind == "dead-units"]
     caused = [p for p in places if p is not None]
     if caused and finding.kind == "zero-gradient":
         return  # nothing comes forward, so nothing goes back
-    if finding.evidence.get("shape") == "jump" and any(_near(case, index, p) for p in caused):
+    if finding.evidence.get("shape") == "jump" and any(index > p or _near(case, index, p) for p in caused):
         found.mark(index, finding.kind, finding.status)
         return
     found.add(finding, index)

@@ -36,6 +36,7 @@ def _candidate(name: str, what: str, axes: tuple[int, ...]) -> Candidate:
         "data",
         f"Subtract from each {what} of the data its mean over the training set; measured with the mean of this batch.",
         command=f"x = x - x.mean({axes}, keepdim=True)",
+        code=f"x = x - x.mean({axes}, keepdim=True)",
         alter=partial(centred, axes=axes),
     )
 

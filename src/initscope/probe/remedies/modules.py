@@ -32,13 +32,34 @@ def candidates(plan: Plan, model: nn.Module) -> list[Candidate]:
         text = f"Replace ReLU by LeakyReLU({SLOPE}): angles shrink less with every layer, and no unit is ever dead."
         functional = [call for call in relus if type(model.get_submodule(call.module)) is not nn.ReLU]
         note = f"{len(functional)} of {len(relus)} ReLUs are functions, not modules, and stay" if functional else ""
-        found.append(Candidate("leaky-slope", "architecture", text, treat=leak, note=note))
+        found.append(Candidate("leaky-slope", "architecture", text, treat=leak, note=note, code=_LEAKY_CODE))
     bare = [call for call in plan.calls if _wants_norm(call, plan)]
     if bare:
         text = f"Put batch normalisation behind the {len(bare)} hidden weight layers that have no normalisation."
         treat = partial(normalise, places=tuple(dict.fromkeys(call.module for call in bare)))
-        found.append(Candidate("batch-norm", "architecture", text, treat=treat))
+        code = _norm_code(model, treat.keywords["places"])
+        found.append(Candidate("batch-norm", "architecture", text, treat=treat, code=code))
     return found
+
+
+_LEAKY_CODE = f"""\
+for parent in list(model.modules()):
+    for name, child in list(parent.named_children()):
+        if type(child) is nn.ReLU:
+            setattr(parent, name, nn.LeakyReLU({SLOPE}))"""
+
+
+def _norm_code(model: nn.Module, places: tuple[str, ...]) -> str:
+    """A line for each layer that gets a normalization behind it."""
+    lines = []
+    for name in places:
+        module = model.get_submodule(name) if name else None
+        norm = _NORMS.get(type(module)) if module is not None else None
+        if norm is not None:
+            channels = getattr(module, "out_channels", None) or getattr(module, "out_features", None)
+            made = f"nn.Sequential(model.get_submodule({name!r}), nn.{norm.__name__}({channels}))"
+            lines.append(f"model.set_submodule({name!r}, {made})")
+    return "\n".join(lines)
 
 
 def leak(model: nn.Module, batch: Batch, seed: int) -> None:

@@ -22,8 +22,9 @@ _MODULES = {
 _ATTENTION = """\
     elif isinstance(m, nn.MultiheadAttention):
         for w in m.in_proj_weight.chunk(3):
-            nn.init.xavier_normal_(w)
-        nn.init.zeros_(m.in_proj_bias)"""
+            nn.init.kaiming_normal_(w, nonlinearity="linear")
+        if m.in_proj_bias is not None:
+            nn.init.zeros_(m.in_proj_bias)"""
 
 
 def law_code(law: str, plan: Plan) -> str:
@@ -32,7 +33,7 @@ def law_code(law: str, plan: Plan) -> str:
     if not classes:
         return ""
     lines = [f"for m in model.modules():\n    if isinstance(m, ({', '.join(classes)},)):"]
-    lines += [f"        {line}" for line in _draw(law, _gain(plan))]
+    lines += [f"        {line}" for line in _draw(law, _gain(plan) / (_spread_share(plan) if law == "zero-sum" else 1))]
     lines += ["        if m.bias is not None:", "            nn.init.zeros_(m.bias)"]
     if any(site.call.function == "multi_head_attention_forward" for site in plan.sites):
         lines.append(_ATTENTION)
@@ -73,6 +74,11 @@ def _classes(plan: Plan) -> list[str]:
 def _gain(plan: Plan) -> float:
     """The gain that most weights have."""
     return Counter(round(site.gain, 6) for site in plan.sites).most_common(1)[0][0]
+
+
+def _spread_share(plan: Plan) -> float:
+    """What is left of the second moment of most inputs once their mean is taken away."""
+    return 1 - Counter(round(site.before.mean_share, 6) for site in plan.sites).most_common(1)[0][0]
 
 
 def _draw(law: str, gain: float) -> list[str]:
