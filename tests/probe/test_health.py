@@ -50,8 +50,12 @@ def test_the_score_is_the_sum_of_three_powers_of_ten() -> None:
     # All gradients shrink: of the two readings of the gradient at a step, the one nearer to 1 counts.
     mild = [min(-math.log10(g), max(-math.log10(s), 0.0)) for g, s in pairs if g and s]
     gradient = max(mild)
-    assert report.layers[-1].angle_deg is not None
-    assert health.decades == pytest.approx(math.log10(90 / report.layers[-1].angle_deg) + norm + gradient)
+    before, last, out = (r.angle_deg for r in report.layers[-3:])
+    assert before is not None
+    assert last is not None
+    assert out is not None
+    angle = out * max(1.0, before / last)  # what the last weights take away does not count
+    assert health.decades == pytest.approx(math.log10(90 / angle) + norm + gradient)
     dead = mlp(2, 16, 8)
     with torch.no_grad():
         dead[2].bias.fill_(-100)

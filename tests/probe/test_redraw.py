@@ -39,7 +39,7 @@ def test_weights_set_by_hand_keep_row_sums_norms_and_singular_values() -> None:
         model.weight.normal_(0.3, 2.0)
     redraw = Redraw(model)
     new = redraw.draw(1)
-    assert redraw.how.endswith("or with inputs reordered (1 weights set by hand)")
+    assert redraw.how.endswith("or with inputs reordered (1 weight set by hand)")
     assert not torch.equal(new.weight, model.weight)
     # The same numbers, added in another order.
     torch.testing.assert_close(new.weight.sum(1), model.weight.sum(1), rtol=1e-5, atol=1e-5)

@@ -54,7 +54,9 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
                 for module, name, tensor, value in values:
                     if name in module._buffers and module._buffers[name] is not tensor:
                         module._buffers[name] = tensor
-                    tensor.resize_(value.shape).copy_(value)  # observers change the shape of their buffers
+                    if tensor.shape != value.shape:  # observers change the shape of their buffers
+                        tensor.resize_(value.shape)
+                    tensor.copy_(value)
             for parameter, grad in grads:
                 parameter.grad = grad
 
