@@ -209,7 +209,7 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
     "output-activation": lambda f: (
         f"{f.evidence.get('op')} runs over the samples of the batch, not over classes or keys"
         if f.evidence.get("over_samples")
-        else f"the model ends in {f.evidence.get('op')}, and the loss is {f.evidence.get('loss', 'cross-entropy')}, which takes raw scores"
+        else f"the model ends in {f.evidence.get('op')}, but {f.evidence.get('loss', 'cross-entropy')} takes raw scores"
     ),
     "output-scale": lambda f: f"outputs have a root mean square of {f.value:.3g}; as logits they would be far too sure",
     "low-score": lambda f: (
