@@ -386,3 +386,21 @@ def test_targets_of_pixels_and_of_tokens_are_classes() -> None:
     report = run(nn.Linear(8, 7), (noise(4, 5, 8), tokens))
     assert report.loss == "cross-entropy"
     assert any("(inputs, targets)" in note for note in note_texts(report.notes))
+
+
+class Waves(nn.Module):
+    """Tokens that are mixed by a Fourier transform, with complex weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.head = nn.Linear(16, 16, dtype=torch.cfloat), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.a(torch.fft.fft(x, dim=1)).real)  # type: ignore[no-any-return]
+
+
+def test_complex_tokens_and_weights_are_measured() -> None:
+    found = run(Waves(), noise(8, 6, 16), seeds=2)
+    assert found.failure is None
+    assert found.verdict == "healthy"
+    assert all(layer.sensitivity_ratio is not None for layer in found.layers)

@@ -211,7 +211,9 @@ def _position_norms(values: Tensor, geometry: BatchGeometry | None) -> Tensor:
     """Norms of the units at each position where the values are tokens, which can differ much; else those of each sample."""
     if values.ndim != 3 and geometry is not None:
         return geometry.norm
-    norms: Tensor = torch.linalg.vector_norm(values.detach(), dim=-1, dtype=torch.float32)
+    values = values.detach()
+    values = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    norms: Tensor = torch.linalg.vector_norm(values, dim=-1)  # real, of complex values too
     return norms
 
 
