@@ -89,7 +89,13 @@ def _identity(t: Tensor) -> bool:
 
 
 def _spread(t: Tensor) -> float:
-    return float(t.detach().double().std()) if t.numel() > 1 else 0.0
+    return float(_reals(t).std()) if t.numel() > 1 else 0.0
+
+
+def _reals(t: Tensor) -> Tensor:
+    """In double precision; complex numbers as two real ones."""
+    t = t.detach()
+    return (torch.view_as_real(t) if t.is_complex() else t).double()
 
 
 def _alike(new: Tensor, old: Tensor) -> bool:
@@ -100,5 +106,5 @@ def _alike(new: Tensor, old: Tensor) -> bool:
     if not (a > 0 and b > 0):
         return False
     few = 4 / math.sqrt(max(new.numel() - 1, 1))
-    shift = abs(float(new.detach().double().mean() - old.double().mean())) / math.hypot(a, b)
+    shift = abs(float(_reals(new).mean() - _reals(old).mean())) / math.hypot(a, b)
     return abs(math.log(a / b)) < max(SAME_LAW, few / math.sqrt(2)) and shift < max(SAME_LAW, few)

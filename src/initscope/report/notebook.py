@@ -32,7 +32,8 @@ _STYLE = """
 .initscope th, .initscope td { padding: .15em .9em .15em 0; text-align: right; font-variant-numeric: tabular-nums;
   white-space: nowrap; border: 0; border-bottom: 1px solid var(--grid); color: inherit; background: transparent; }
 .initscope th { font-weight: 600; vertical-align: bottom; }
-.initscope tbody th, .initscope td { vertical-align: top; } .initscope tbody th { font-weight: 400; } .initscope .left { text-align: left !important; }
+.initscope tbody th, .initscope td { vertical-align: top; }
+.initscope tbody th { font-weight: 400; } .initscope .left { text-align: left !important; }
 .initscope .wrap { text-align: left !important; white-space: normal; }
 .initscope .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
 .initscope figure { margin: .4em 0; min-width: 0; } .initscope figcaption { font-weight: 600; }
