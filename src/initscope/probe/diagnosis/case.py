@@ -91,7 +91,8 @@ class Case:
         known = [self.facts[name] for name in row.parameters if name in self.facts]
         weights = [f for f in known if not f.name.endswith("bias")]
         if row.kind in ("dense", "conv", "embedding", "norm") and weights:
-            return all(f.zero for f in weights) or (self._last(row) and all(f.constant for f in weights))
+            zero = all(f.zero for f in weights) and not _tells_apart(row)
+            return zero or (self._last(row) and all(f.constant for f in weights))
         return row.weight_norm == 0 and row.norm_ratio == 0 and bool(row.parameters)
 
     def _last(self, row: LayerReport) -> bool:
@@ -101,6 +102,11 @@ class Case:
 
     def index_of(self, name: str | None) -> int | None:
         return next((i for i, row in enumerate(self.rows) if row.name == name), None)
+
+
+def _tells_apart(row: LayerReport) -> bool:
+    """Whether samples still differ behind a step: a weight of zero that is added to one lets them pass."""
+    return row.angle_deg is not None and row.angle_deg > 0 and bool(row.norm_ratio)
 
 
 @dataclass(eq=False)
