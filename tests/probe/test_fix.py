@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -360,6 +361,14 @@ def test_bad_input_gets_one_clear_error(given: dict[str, object], message: str) 
 
 def test_a_model_that_cannot_be_copied_is_refused() -> None:
     model = mlp(10, 16, 32)
-    model.cache = model[0].weight * 2  # a result with history
+    model.lock = threading.Lock()
     with pytest.raises(BadInput, match="cannot be copied"):
         fix(model, _batch(4, 32), seeds=1)
+
+
+def test_results_that_modules_keep_are_copied_by_value() -> None:
+    model = mlp(10, 16, 32)
+    model.cache = model[0].weight * 2  # a result with history
+    fixed = fix(model, _batch(4, 32), seeds=1)
+    assert torch.equal(fixed.model.cache, model.cache)
+    assert model.cache.grad_fn is not None

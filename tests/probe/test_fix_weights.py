@@ -7,8 +7,8 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import weight_norm
 
 from initscope.probe import Health, check, fix
 from probe.models import he, mlp
@@ -81,7 +81,8 @@ class _Bilinear(nn.Module):
 def test_weights_that_no_remedy_changes_are_told() -> None:
     torch.manual_seed(0)
     normed = nn.Sequential(
-        *(m for _ in range(10) for m in (weight_norm(nn.Linear(16, 16)), nn.ReLU())), nn.Linear(16, 4)
+        *(m for _ in range(10) for m in (_Computed(16), nn.ReLU())),
+        nn.Linear(16, 4),
     )
     told = "10 of 11 weight layers stay as they are: 0, 2 and 8 more (computed from other parameters)"
     found = fix(normed, _batch(8, 16), seeds=1, remedy="he-fan-in")
@@ -95,6 +96,17 @@ def test_weights_that_no_remedy_changes_are_told() -> None:
     assert unknown.note == "1 of 2 weight layers stay as they are: form (bilinear uses it in a way that is not known)"
     assert [r.note for r in unknown.applied] == [unknown.note] * len(unknown.applied)
     assert fix(mlp(12, 16, 16), _batch(8, 16), seeds=1).note == ""
+
+
+class _Computed(nn.Module):
+    """A weight that the forward pass makes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.raw = nn.Parameter(torch.randn(size, size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, 0.05 * self.raw)
 
 
 class _Encoder(nn.Module):

@@ -130,6 +130,7 @@ def total_loss(output: Any, batch: Batch, loss: Loss | None, seed: int) -> tuple
         if classes is not None and bool(((target == 0) | (target == 1)).all()):  # one score for two classes
             wanted = target.unsqueeze(classes).to(values)
             return F.binary_cross_entropy_with_logits(values, wanted, reduction="sum"), "binary cross-entropy"
-        if target.shape == values.shape or classes is not None:
+        alike = target.is_floating_point() and target.numel() == values.numel()  # (n,) for outputs (n, 1)
+        if alike or target.shape == values.shape or classes is not None:
             return (values - target.reshape(values.shape)).square().sum() / 2, "squared error"
     return random_direction(values, seed), RANDOM_DIRECTION

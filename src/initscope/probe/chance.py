@@ -45,7 +45,9 @@ def initial_loss(output: Any, batch: Batch, value: Tensor, name: str) -> Initial
         if axis is not None and logits.shape[axis] > 1:
             own = float(value.detach()) / batch.samples if name == "the model's own" else None
             return _cross_entropy(logits.movedim(axis, 1), target, own, rms)
-        if target.shape == logits.shape and target.is_floating_point() and name in ("squared error", "squared-error"):
+        alike = target.is_floating_point() and target.numel() == logits.numel()
+        if alike and name in ("squared error", "squared-error"):
+            target = target.reshape(logits.shape)
             error = float((logits - target).double().square().mean())
             best = float((target - target.mean(0)).double().square().mean())
             return InitialLoss("squared error", error, best, rms) if best > 0 else None

@@ -177,6 +177,7 @@ class Measurement:
             weights=first.weights,
             initial=first.initial,
             loss=first.loss,
+            targets=first.targets,
             samples=self.batch.samples,
             cuts=first.cuts,
             broken_loss=first.broken_loss,

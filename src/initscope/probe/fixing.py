@@ -225,7 +225,13 @@ class _Work:
             tried = f"{candidate.name} was tried with {after.seeds} seed{'s' * (after.seeds > 1)}: {self._off(after)}; "
         if good:
             return self._changed(*min(good, key=lambda g: (SEVERITY[g[2].verdict], Health.of(g[2]).decades)))
-        return self._unchanged(f"{tried}no change of the weights helps, they stay as they are")
+        return self._unchanged(
+            f"{tried}no change of the weights helps, they stay as they are" if able else self._none()
+        )
+
+    def _none(self) -> str:
+        """Where there was nothing to try, that is what is said."""
+        return f"nothing was tried: {self.note or 'no weights were found that a remedy could change'}"
 
     def _best(self, able: Sequence[Candidate]) -> list[Candidate]:
         """Everything is tried; the candidates that did best with one draw."""

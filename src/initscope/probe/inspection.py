@@ -23,6 +23,7 @@ from initscope.probe.measure import (
     saturated_fraction,
 )
 from initscope.probe.safekeeping import Rewritten, prepare, untouched
+from initscope.probe.targets import Pairing, TargetFacts, target_facts
 from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
 from initscope.probe.trace import Call, Recorder, Step, tensors_in
 from initscope.probe.translation import Arguments
@@ -78,6 +79,7 @@ class Inspection:
     output: int | None = None  # the step that made what the model returns
     cuts: list[int] = field(default_factory=list)  # steps whose result was detached
     broken_loss: bool = False  # the loss itself is not finite
+    targets: TargetFacts | None = None
 
     @property
     def last_gradient(self) -> BatchGeometry | None:
@@ -132,7 +134,10 @@ def inspect_model(
         if rewritten.names:
             result.notes.append(Note("written", steps=tuple(rewritten.names)))
         if backward:
-            value, result.loss = total_loss(output, batch, loss, seed + SHIFT)
+            with Pairing(output, batch.target) as pairing:
+                value, result.loss = total_loss(output, batch, loss, seed + SHIFT)
+            made_by = None if result.output is None else recorder.steps[result.output].call.function
+            result.targets = target_facts(output, batch.target, made_by, pairing.outer)
             result.initial = initial_loss(output, batch, value, result.loss)
             result.broken_loss = not bool(torch.isfinite(value.detach()).all())
             calls = [step.call for step in recorder.steps]

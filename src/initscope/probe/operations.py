@@ -97,6 +97,42 @@ _ROWS: dict[str, Operation] = {
 }  # fmt: skip
 
 
+# Functions that torch has under two names; `torch.mm` itself says that it is `spmm`.
+_OTHER_NAMES = {
+    "spmm": "mm",
+    "itruediv": "idiv",
+    "true_divide": "div",
+    "divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "negative": "neg",
+    "absolute": "abs",
+    "clip": "clamp",
+    "concatenate": "cat",
+    "swapdims": "swapaxes",
+    "log_sigmoid": "logsigmoid",
+}
+_RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("relu", "softplus", "exp", "abs", "square", "sqrt", "threshold"), (0.0, float("inf"))),
+    **dict.fromkeys(("softmax", "gumbel_softmax"), (0.0, 1.0)),
+    **dict.fromkeys(("log_softmax", "logsigmoid"), (-float("inf"), 0.0)),
+    **dict.fromkeys(("sin", "cos", "erf"), (-1.0, 1.0)),
+    "relu6": (0.0, 6.0),
+    "elu": (-1.0, float("inf")),
+}
+
+
+def range_of(function: str) -> tuple[float, float]:
+    """The values that a function can take, whatever goes in; all numbers where that is not known.
+
+    >>> range_of("relu"), range_of("tanh"), range_of("linear")
+    ((0.0, inf), (-1.0, 1.0), (-inf, inf))
+    """
+    row = _ROWS.get(function, _OTHER)
+    limits = row.limits if row.kind == "activation" and row.limits is not None else (-float("inf"), float("inf"))
+    return _RANGES.get(function, limits)
+
+
 def operation_of(function: Any) -> Operation:
     """The row of a function, a tensor method or a module class; what is not in the table is of the kind "other".
 
@@ -114,7 +150,8 @@ def short_name(function: Callable[..., Any] | type | str) -> str:
         return function.__name__.lower()
     full = function if isinstance(function, str) else resolve_name(function) or getattr(function, "__name__", "")
     parts = [part for part in full.split(".") if part not in ("__get__", "__set__")]
-    return parts[-1].strip("_") if parts else ""
+    name = parts[-1].strip("_") if parts else ""
+    return _OTHER_NAMES.get(name, name)
 
 
 def register_operation(name: str, kind: Kind) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+
+from initscope.probe.safekeeping import copied
 
 SAME_LAW = (
     0.1  # a module's own `reset_parameters` is its law if it gives the mean and the spread that the weights have now
@@ -47,7 +48,7 @@ class Redraw:
             torch.manual_seed(seed)
             if self.factory is not None:
                 return self.factory()
-            twin = copy.deepcopy(self.model)
+            twin = copied(self.model)
             for name, module in twin.named_modules():
                 self._draw(name, module)
             return twin
@@ -72,7 +73,7 @@ class Redraw:
 
 def awakened(model: nn.Module, zeros: Sequence[str], seed: int) -> nn.Module:
     """A copy in which small random numbers are added to the named parameters, which are zero or constant."""
-    twin = copy.deepcopy(model)
+    twin = copied(model)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in twin.named_parameters():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
 import warnings
@@ -59,6 +60,12 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
                     tensor.copy_(value)
             for parameter, grad in grads:
                 parameter.grad = grad
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A deep copy; results of an earlier pass that modules keep as attributes, as old weight norm does, are copied by value."""
+    kept = [v for m in model.modules() for v in m.__dict__.values() if isinstance(v, Tensor) and not v.is_leaf]
+    return copy.deepcopy(model, {id(value): value.detach().clone() for value in kept})
 
 
 def check_trackable(model: nn.Module) -> None:

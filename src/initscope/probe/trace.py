@@ -227,7 +227,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             kind=kind,
             operation=operation,
             inputs=makers,
-            parameters=tuple(self._parameters[id(t)] for t in tensors_in(given) if id(t) in self._parameters),
+            parameters=tuple(name for t in tensors_in(given) if (name := self._parameter(t)) is not None),
             shape=tuple(values.shape),
             axis=self._axis[values],
             sources=sources,
@@ -283,7 +283,14 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         if not isinstance(leaf, Tensor):
             return leaf
         known = seen.get(id(leaf), Seen(tuple(leaf.shape), None))
-        return leaf if id(leaf) in self._parameters else known
+        return leaf if self._parameter(leaf) is not None else known
+
+    def _parameter(self, tensor: Tensor) -> str | None:
+        """The name of a parameter, also of one that is seen through a view: transposed, or in part."""
+        own = self._parameters.get(id(tensor))
+        if own is not None or tensor._base is None or _overlaps(tensor):
+            return own
+        return self._parameters.get(id(tensor._base))
 
     def _name(self, kind: str, function: str) -> str:
         """The path of a module that is one call, `path:function` otherwise; a second call gets a number."""
@@ -292,6 +299,11 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         name = name or f"{self.place}:{function}".lstrip(":")
         count = self._names[name] = self._names.get(name, 0) + 1
         return name if count == 1 else f"{name}#{count}"
+
+
+def _overlaps(view: Tensor) -> bool:
+    """Whether several of its entries may be one place in memory, as in what `expand` gives."""
+    return view.layout != torch.strided or any(s == 0 for s, n in zip(view.stride(), view.shape, strict=True) if n > 1)
 
 
 def _without_dropout(function: str, args: Any, keywords: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

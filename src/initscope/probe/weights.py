@@ -34,6 +34,7 @@ class WeightFacts:
     size: int
     duplicates: float = 0.0
     repeated_inputs: float = 0.0
+    units: int = 0  # output units, 0 where that is not known
     recurrent_gain: float = 0.0  # n Var(w) of a matrix that is applied again at every time step
 
     @property
@@ -43,7 +44,7 @@ class WeightFacts:
     @property
     def constant(self) -> bool:
         """All of its output units are one: nothing passes backwards where their gradients cancel."""
-        return len(self.shape) > 1 and self.duplicates >= 1 - 1.5 / self.shape[0] > 0
+        return self.units > 1 and self.duplicates >= 1 - 1.5 / self.units
 
 
 def weight_facts(
@@ -55,11 +56,12 @@ def weight_facts(
     repeats = {}
     for call in calls:
         use = weight_of(call) if call.kind in ("dense", "conv") else None
-        if use is not None and use.groups == 1:
-            repeats[id(use.weight)] = repeated_rows(use.by_output()), repeated_rows(use.by_input())
+        if use is not None and use.groups == 1 and use.weight.numel() == use.parameter.numel():
+            alike = repeated_rows(use.by_output()), repeated_rows(use.by_input())
+            repeats[id(use.parameter)] = *alike, use.shape[0]
     found = []
     for name, p in model.named_parameters():
-        outputs_twice, inputs_twice = repeats.get(id(p), (0.0, 0.0))
+        outputs_twice, inputs_twice, units = repeats.get(id(p), (0.0, 0.0, 0))
         found.append(
             WeightFacts(
                 name=name,
@@ -72,6 +74,7 @@ def weight_facts(
                 size=p.numel(),
                 duplicates=outputs_twice,
                 repeated_inputs=inputs_twice,
+                units=units,
                 recurrent_gain=p.shape[1] * float(p.detach().var())
                 if ".weight_hh" in f".{name}" and p.ndim > 1
                 else 0.0,

@@ -30,6 +30,8 @@ SHORT = {
     "initial-loss": "loss",
     "output-scale": "output",
     "output-activation": "softmax",
+    "target-shape": "targets",
+    "output-range": "range",
     "low-score": "score",
 }
 
@@ -160,6 +162,19 @@ def _not_followed(f: Finding) -> str:
     return f"samples cannot be followed through {f.evidence.get('op')}: {tail}"
 
 
+def _target_shape(f: Finding) -> str:
+    output, target = (tuple(f.evidence[key]) for key in ("output", "target"))
+    if f.status == "note":
+        return f"targets have shape {target}, outputs {output}; they are compared entry by entry here"
+    return f"the loss compares every output with every target: outputs have shape {output}, targets {target}"
+
+
+def _range(f: Finding) -> str:
+    low, high = f.evidence["low"], f.evidence["high"]
+    sides = [f"below {low:g}"] * math.isfinite(low) + [f"above {high:g}"] * math.isfinite(high)
+    return f"the output is never {' or '.join(sides)} behind {f.evidence['op']}, but {f.value:.0%} of the targets are"
+
+
 def _names(f: Finding) -> str:
     return _listed(f.evidence.get("parameters", []), f.evidence.get("count", 0))
 
@@ -211,6 +226,8 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
         if f.evidence.get("over_samples")
         else f"the model ends in {f.evidence.get('op')}, but {f.evidence.get('loss', 'cross-entropy')} takes raw scores"
     ),
+    "target-shape": _target_shape,
+    "output-range": _range,
     "output-scale": lambda f: f"outputs have a root mean square of {f.value:.3g}; as logits they would be far too sure",
     "low-score": lambda f: (
         f"no single number is beyond its limit, but angle and gradient together leave a chance of {f.value:.2f}"
@@ -218,13 +235,26 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
 }
 
 
+_WITHOUT_WEIGHTS = ("shift", "residual", "scale", "gate", "select", "concat", "other")
+
+
 def _scale_advice(f: Finding) -> str:
+    if f.evidence.get("shape") == "recurrent":
+        return f"Draw the recurrent weights of {f.step} anew, orthogonal or with a variance of 1/n."
+    if f.evidence.get("kind") == "norm" and f.evidence.get("shape") == "jump":
+        if f.kind == "activation-scale":
+            return f"Set the scale of {f.step} back to 1 and its shift to 0."
+        return f"What {f.step} normalizes is small: draw the weights in front of it from a law that keeps the size."
+    if f.evidence.get("kind") in _WITHOUT_WEIGHTS and f.evidence.get("shape") == "jump":
+        return f"Look at the size of what {f.step} takes: a factor or a summand is out of scale."
     if f.evidence.get("shape") == "jump":
         return f"Initialize {f.step} with a standard law (He or Glorot), or take out the factor in front of it."
     return "Initialize all layers with a law that keeps the size (He for ReLU, Glorot for tanh), or normalize."
 
 
 def _collapse_advice(f: Finding) -> str:
+    if f.evidence.get("kind") in _WITHOUT_WEIGHTS and f.evidence.get("shape") == "jump":
+        return f"Look at what {f.step} adds or selects: what all samples have in common outweighs what differs."
     if f.evidence.get("shape") == "jump":
         return f"Look at the weights and biases of {f.step}: what all samples have in common outweighs what differs."
     return "Use fewer layers, residual connections or normalization, or let fix choose weights that keep samples apart."
@@ -244,16 +274,26 @@ def _finite_advice(f: Finding) -> str:
     return "Clamp or rescale what goes in, or add a small epsilon."
 
 
+def _zero_advice(f: Finding) -> str:
+    if f.status == "note":
+        return "No action needed if this is intended."
+    if f.evidence.get("kind") == "norm":
+        return f"Set the scale of {f.step} back to 1."
+    return f"Initialize {f.step} with random weights."
+
+
 _ADVICE: dict[str, Callable[[Finding], str]] = {
     "stopped": lambda f: "Run the model on the batch by itself.",
     "non-finite": _finite_advice,
     "frozen": lambda f: (
         "Set requires_grad on what is to be trained." if f.status == "fail" else "No action needed if this is intended."
     ),
-    "zero-weights": lambda f: (
-        "No action needed if this is intended." if f.status == "note" else f"Initialize {f.step} with random weights."
+    "zero-weights": _zero_advice,
+    "dead-units": lambda f: (
+        f"Set the shift of {f.step} back to 0 and its scale to 1, or use a leaky activation."
+        if f.evidence.get("kind") == "norm"
+        else f"Set the bias of {f.step} to zero and its weights to He's law, or use a leaky activation."
     ),
-    "dead-units": lambda f: f"Set the bias of {f.step} to zero and its weights to He's law, or use a leaky activation.",
     "symmetric-units": lambda f: "Draw the weights at random instead of setting them to a constant.",
     "norm-statistics": lambda f: "Reset the running statistics (reset_running_stats) and let them adapt to your data.",
     "dropout-rate": lambda f: "Lower the dropout rate; 0.1 to 0.5 is common.",
@@ -278,6 +318,8 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
         if f.evidence.get("over_samples")
         else "Return the scores, and leave the softmax to the loss."
     ),
+    "target-shape": lambda f: "Give targets and outputs the same shape, for example with output.squeeze(-1).",
+    "output-range": lambda f: f"Leave out {f.evidence['op']} at the end, or scale the targets into its range.",
     "output-scale": lambda f: "Make the last layer's weights smaller, or standardize the inputs.",
     "low-score": lambda f: "Let fix try other weights, or add normalization or residual connections.",
 }

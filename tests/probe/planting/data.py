@@ -84,6 +84,16 @@ def far(seed: int) -> tuple[Tensor, Tensor]:
     return x, y + 1000
 
 
+def flat(seed: int) -> tuple[Tensor, Tensor]:
+    x, y = regression(seed)
+    return x, y[:, 0]
+
+
+def squared(output: Tensor, target: Tensor) -> Tensor:
+    """As people write it; it does not look at shapes."""
+    return ((output - target) ** 2).mean()
+
+
 REGRESSION = Setting(partial(dense, 4, outputs=1), regression)
 
 ROWS: dict[str, Planted] = {
@@ -103,6 +113,24 @@ ROWS: dict[str, Planted] = {
     ),
     "targets around 1000": replace(
         Setting(REGRESSION.make, far).mistake("initial-loss", verdicts=BAD, advice="standardize the targets"),
+        twin=REGRESSION.row(),
+    ),
+    "ReLU behind outputs that should be negative too": REGRESSION.mistake(
+        "output-range",
+        make=lambda: nn.Sequential(*dense(4, outputs=1), nn.ReLU()),
+        steps=("9",),
+        advice="leave out the ReLU",
+    ),
+    "sigmoid behind outputs with standardized targets": REGRESSION.mistake(
+        "output-range",
+        make=lambda: nn.Sequential(*dense(4, outputs=1), nn.Sigmoid()),
+        steps=("9",),
+        advice="leave out the sigmoid",
+    ),
+    "targets (n,) for outputs (n, 1)": replace(
+        Setting(REGRESSION.make, flat).mistake(
+            "target-shape", loss=squared, advice="give both the same shape: output.squeeze(-1)"
+        ),
         twin=REGRESSION.row(),
     ),
     "running statistics that do not fit": STATISTIC.mistake(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from probe.planting import bases
 from probe.planting.bases import Gpt, Residual, Vit, conv, dense, he
@@ -42,6 +45,30 @@ def _all_normal(model: nn.Module) -> None:
             nn.init.normal_(parameter)
 
 
+class Written(nn.Module):
+    """Eight layers of bare parameters, multiplied as `how` writes it, with weights N(0, 0.01)."""
+
+    def __init__(self, how: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        size = bases.INPUTS
+        self.how, self.head = how, nn.Linear(size, bases.CLASSES)
+        self.weights = nn.ParameterList([nn.Parameter(0.01 * torch.randn(size, size)) for _ in range(8)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for w in self.weights:
+            x = torch.relu(self.how(x, w))
+        out: Tensor = self.head(x)
+        return out
+
+
+def normed(gain: float) -> nn.Sequential:
+    """Dense layers with weight norm, of this length for each unit."""
+    model = dense(8)
+    for layer in model[:-1:2]:
+        weight_norm(layer).parametrizations.weight.original0.data.fill_(gain)
+    return model
+
+
 ENCODER = Setting(partial(Encoder, 60, True), bases.tokens)
 
 
@@ -66,6 +93,13 @@ ROWS: dict[str, Planted] = {
     "weights N(0, 0.01) in 12 convolutions": CONV.mistake(
         "activation-scale", _normal(0.01), make=partial(conv, 12), remedy=REDRAW
     ),
+    "weights N(0, 0.01) in products x @ w.T": DENSE.mistake(
+        "activation-scale", make=partial(Written, lambda x, w: x @ w.T), remedy=REDRAW
+    ),
+    "weights N(0, 0.01) in einsum": DENSE.mistake(
+        "activation-scale", make=partial(Written, lambda x, w: torch.einsum("bi,oi->bo", x, w)), remedy=REDRAW
+    ),
+    "weight norm of 0.1 in 8 layers": DENSE.mistake("activation-scale", make=partial(normed, 0.1), remedy=REDRAW),
     "PyTorch's initialization in 30 convolutions": CONV.mistake(
         "collapse", make=partial(conv, 30, gain=None), remedy=REDRAW
     ),

@@ -10,6 +10,7 @@ from functools import cached_property
 from initscope.probe.chance import InitialLoss
 from initscope.probe.findings import SEVERITY, Finding, Kind, Status
 from initscope.probe.report import LayerReport
+from initscope.probe.targets import TargetFacts
 from initscope.probe.thresholds import DEFAULT, Limits, Thresholds
 from initscope.probe.trunk import Trunk
 from initscope.probe.weights import WeightFacts
@@ -40,6 +41,7 @@ class Case:
     used_elsewhere: frozenset[str] = frozenset()  # parameters that only a pass in evaluation mode uses: layer drop
     initial: InitialLoss | None = None
     loss: str = ""  # its name
+    targets: TargetFacts | None = None
     samples: int = 0
     cuts: Sequence[int] = ()
     broken_loss: bool = False

@@ -49,7 +49,8 @@ def collapse(case: Case, found: Judgement) -> None:
         worst = "warn"  # one layer whose bias outweighs its input: its weights grow as they learn
         found.soften("collapse")
     limit = limit_for(worst, case.limits.angle) * min(1.0, (case.data.angle_deg or 60.0) / 60.0)
-    evidence = {"data_angle_deg": case.data.angle_deg, "output_angle_deg": value, **who.evidence}
+    angles_deg = {"data_angle_deg": case.data.angle_deg, "output_angle_deg": value}
+    evidence = {**angles_deg, "kind": case.rows[who.index].kind, **who.evidence}
     _add(case, found, Finding("collapse", worst, case.rows[who.index].name, value, limit, evidence), who.index)
 
 
@@ -164,7 +165,7 @@ def _activations(case: Case, way: Trunk, found: Judgement, told: dict[str, Any])
         status = "warn"  # one small layer grows as it learns
         found.soften("activation-scale")
         _explain_collapse(case, way, found, who.index)
-    evidence = {"since": _since(way, index), **who.evidence, **told}
+    evidence = {"since": _since(way, index), "kind": way.rows[who.index].kind, **who.evidence, **told}
     limit = limit_for(status, limits)
     finding = Finding("activation-scale", status, way.rows[who.index].name, values[index], limit, evidence)
     _add(case, found, finding, who.index)
@@ -241,7 +242,7 @@ def _gradients(case: Case, way: Trunk, found: Judgement, told: dict[str, Any]) -
         status = "warn"  # one small layer grows as it learns
         found.soften("gradient-scale")
     limit = limit_for(status, limits_of(ratios[worst]))
-    evidence = {"worst_step": way.rows[worst].name, **who.evidence, **told}
+    evidence = {"worst_step": way.rows[worst].name, "kind": way.rows[who.index].kind, **who.evidence, **told}
     finding = Finding("gradient-scale", status, way.rows[who.index].name, ratios[worst], limit, evidence)
     _add(case, found, finding, who.index)
 

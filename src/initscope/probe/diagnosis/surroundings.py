@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from initscope.probe.diagnosis.case import Case, Judgement, above, limit_for, ratio_beyond
 from initscope.probe.findings import Finding, Status
 
 _PROBABILITIES = ("softmax", "sigmoid", "hardsigmoid")
+# Losses that compare each output with its target, by name; others may use targets in any way.
+_BY_VALUE = ("squarederror", "mseloss", "l1loss", "smoothl1loss", "huberloss", "binarycrossentropy", "bceloss")
 _SHIFT = 2.0  # nats above chance that an initial loss may have in any case
 _TINY_INPUT = 10.0  # data may be this much smaller than they may be large
 
@@ -99,6 +102,27 @@ def output_activation(case: Case, found: Judgement) -> None:
 def _mixes_pairs(case: Case, index: int) -> bool:
     """A square matrix of samples against samples, as contrastive losses have it."""
     return len(case.rows[index].shape) == 1 and case.rows[index].shape[0] == case.samples
+
+
+def targets(case: Case, found: Judgement) -> None:
+    """Targets that the output can never take, and a loss in which every sample meets the targets of all."""
+    facts = case.targets
+    if facts is None:
+        return
+    ours = case.loss in ("squared error", "squared-error")  # which takes them entry by entry
+    if facts.outer or (ours and facts.output != facts.target):
+        status: Status = "fail" if facts.outer else "note"
+        evidence: dict[str, Any] = {"output": list(facts.output), "target": list(facts.target), "loss": case.loss}
+        found.add(Finding("target-shape", status, None, None, None, evidence))
+    limits = case.limits.unreachable
+    beyond = above(facts.unreachable, limits)
+    if beyond is not None:
+        index = next(i for i in reversed(range(len(case.rows))) if case.rows[i].output)
+        row = case.rows[index]
+        beyond = beyond if case.loss.lower().replace("_", "").replace("-", "").replace(" ", "") in _BY_VALUE else "warn"
+        evidence = {"op": row.op, "low": facts.limits[0], "high": facts.limits[1], "loss": case.loss}
+        limit = limit_for(beyond, limits)
+        found.add(Finding("output-range", beyond, row.name, facts.unreachable, limit, evidence), index)
 
 
 def statistics(case: Case, found: Judgement) -> None:

@@ -28,10 +28,10 @@ def dead(case: Case, found: Judgement) -> None:
         if feeder is not None:
             found.mark(feeder, "dead-units", status)
         if not _told(found, status):
-            step = case.rows[index if feeder is None else feeder].name
-            evidence = {"activation": row.name, "op": row.op}
+            named = case.rows[index if feeder is None else feeder]
+            evidence = {"activation": row.name, "op": row.op, "kind": named.kind}
             limit = limit_for(status, case.limits.dead)
-            found.add(Finding("dead-units", status, step, row.dead_fraction, limit, evidence))
+            found.add(Finding("dead-units", status, named.name, row.dead_fraction, limit, evidence))
 
 
 def saturated(case: Case, found: Judgement) -> None:

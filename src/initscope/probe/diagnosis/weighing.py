@@ -22,7 +22,7 @@ def zero_weights(case: Case, found: Judgement) -> None:
         if not all(f.zero for f in known):
             continue  # a last layer of equal units
         status: Status = "note" if index == case.zero_end else "fail"
-        evidence = {"parameters": list(row.parameters), "last": index == case.zero_end}
+        evidence = {"parameters": list(row.parameters), "last": index == case.zero_end, "kind": row.kind}
         found.add(Finding("zero-weights", status, row.name, 0.0, None, evidence), index)
         if status == "fail":
             for later in case.way.way:

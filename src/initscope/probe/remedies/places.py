@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from initscope.probe.batches import Batch
+from initscope.probe.remedies.assignment import View, assign, is_computed, view_of
 from initscope.probe.remedies.gains import ONE, UnitMoments, unit_moments
 from initscope.probe.remedies.remedy import Conditions
 from initscope.probe.report import Report
 from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.trace import INPUT, Call, Recorder
-from initscope.probe.uses import Layout, Use, weights_of
+from initscope.probe.uses import Layout, Use, weight_of, weights_of
 from initscope.weights import Fans
 
 _PASSES_ON = ("norm", "dropout", "pooling", "shift", "scale", "select")  # between a weight and its activation
@@ -42,12 +44,28 @@ class Site:
     bias: str | None
     before: UnitMoments  # of the activation that feeds it
     after: UnitMoments  # of the activation that it feeds
-    rows: tuple[int, int] | None = None  # the block of the parameter that it is; None for all of it
+    view: View | None = None  # the part of the parameter that it is, and in which order; None for all of it, as it lies
     last: bool = True  # the call returns what this weight makes
 
     def part(self, parameter: Tensor) -> Tensor:
-        """The block of the parameter, as a view."""
-        return parameter if self.rows is None else parameter[self.rows[0] : self.rows[1]]
+        """The weight in the parameter, as a view."""
+        return parameter if self.view is None else self.view.of(parameter)
+
+    def write(self, model: nn.Module, weight: Tensor) -> None:
+        """Puts (out, in/groups, *kernel) into the model."""
+        value = self.to_layout(weight)
+        if is_computed(model, self.name):
+            assign(model, self.name, value)
+        else:
+            part = self.part(model.get_parameter(self.name))
+            part.copy_(value.reshape(part.shape))
+
+    def scale(self, model: nn.Module, factor: float) -> None:
+        if is_computed(model, self.name):
+            owner, _, key = self.name.rpartition(".")
+            assign(model, self.name, getattr(model.get_submodule(owner), key).detach() * factor)
+        else:
+            self.part(model.get_parameter(self.name)).mul_(factor)
 
     @property
     def fans(self) -> Fans:
@@ -59,9 +77,7 @@ class Site:
         return 1 / self.after.square
 
     def to_layout(self, weight: Tensor) -> Tensor:
-        """From (out, in/groups, *kernel) to how the parameter lies."""
-        if self.layout == "in-out":
-            return weight.T
+        """From (out, in/groups, *kernel) to how the call takes it."""
         if self.layout == "transposed":
             blocks = weight.reshape(self.groups, -1, *weight.shape[1:]).transpose(1, 2)
             return blocks.flatten(0, 1)
@@ -128,13 +144,18 @@ def plan_of(model: nn.Module, batch: Batch, conditions: Conditions, report: Repo
     left: dict[str, str] = {}
     for call in calls:
         uses = weights_of(call)
-        if not uses and call.kind in ("dense", "conv"):
+        computed = None if uses else _computed(call, model)
+        if computed is not None:
+            name, used = computed
+            sites.setdefault((name, 0), _site(call, calls, consumers, used, {**names, id(used.weight): name}, model))
+        elif not uses and call.kind in ("dense", "conv"):
             left.update(dict.fromkeys(call.parameters, f"{call.function} uses it in a way that is not known"))
         for used in uses:
-            name = names[id(used.weight)]
-            key = (name, 0 if used.rows is None else used.rows[0])
+            name = names[id(used.parameter)]
+            view = view_of(used)
+            key = (name, 0 if view is None else view.offset)
             reason = _reason(used, name in embedded, name in broken)
-            if key in sites and sites[key].layout != used.layout:
+            if key in sites and (sites[key].layout, sites[key].view) != (used.layout, view):
                 reason = "two calls use it in different layouts"
             if reason:
                 left[name] = reason
@@ -153,19 +174,48 @@ def _site(
     model: nn.Module,
 ) -> Site:
     before, after = preceding(call, calls), following(call, consumers) if used.last else None
+    bias = _shift(call, consumers, used, model) if used.bias is None else names.get(id(used.bias))
     return Site(
-        name=names[id(used.weight)],
+        name=names[id(used.parameter)],
         call=call,
         layout=used.layout,
         shape=used.shape,
         groups=used.groups,
         stride=used.stride,
-        bias=None if used.bias is None else names.get(id(used.bias)),
+        bias=bias,
         before=ONE if before is None else unit_moments(before, model),
         after=ONE if after is None else unit_moments(after, model),
-        rows=used.rows,
+        view=view_of(used),
         last=used.last,
     )
+
+
+def _shift(call: Call, consumers: dict[int, list[Call]], used: Use, model: nn.Module) -> str | None:
+    """The bias of a product that is written out: a vector, one entry for each unit, that is added to it."""
+    takers = consumers.get(call.index, []) if used.last else []
+    if len(takers) != 1 or takers[0].kind != "shift" or len(takers[0].parameters) != 1:
+        return None
+    name = takers[0].parameters[0]
+    vector = model.get_parameter(name)
+    return name if vector.requires_grad and vector.numel() == used.shape[0] else None
+
+
+def _computed(call: Call, model: nn.Module) -> tuple[str, Use] | None:
+    """The weight of a module that computes it from other parameters, as weight norm does, if it can be assigned to."""
+    name = f"{call.module}.weight".lstrip(".")
+    if call.kind not in ("dense", "conv") or not is_computed(model, name):
+        return None
+    module = model.get_submodule(call.module)
+    if not all(p.requires_grad for p in module.parameters()):
+        return None
+    weight: Any = module.weight
+    stand_in = weight.detach().clone()
+    used = weight_of(replace(call, arguments=_put(call.arguments, stand_in), keywords={}))
+    return None if used is None else (name, used)
+
+
+def _put(arguments: tuple[Any, ...], weight: Tensor) -> tuple[Any, ...]:
+    return (arguments[0], weight, *arguments[2:])
 
 
 def _broken(report: Report | None) -> set[str]:
@@ -193,7 +243,7 @@ def _stays(model: nn.Module, calls: Sequence[Call], moved: set[str], left: dict[
             found.setdefault(users[name].module if name in users else owner, left[name])
         elif name in users:
             found.setdefault(users[name].module, f"no law is known for {users[name].function}")
-        elif owner in heavy:
+        elif owner in heavy and f"{owner}.weight".lstrip(".") not in moved:
             found.setdefault(owner, "computed from other parameters")
     return found
 
@@ -248,7 +298,6 @@ def _reason(used: Use, embedded: bool, broken: bool) -> str:
         return "it is also an embedding"
     if not used.weight.requires_grad or (used.bias is not None and not used.bias.requires_grad):
         return "it is frozen"
-    weight = used.weight.detach() if used.rows is None else used.weight.detach()[used.rows[0] : used.rows[1]]
-    if not broken and not bool(weight.any()):
+    if not broken and not bool(used.weight.detach().any()):
         return "initialized to zero on purpose"
     return ""

@@ -18,7 +18,7 @@ from initscope.weights import DeltaOrthogonal, Fan, Fans, He, Orthogonal, ZeroSu
 Draw = Callable[[Site, Generator], Tensor]
 
 
-def candidates(plan: Plan) -> list[Candidate]:
+def candidates(plan: Plan, model: nn.Module) -> list[Candidate]:
     """One for each law; delta-orthogonal only where there are filters larger than one tap."""
     if not plan.sites:
         return []
@@ -30,7 +30,7 @@ def candidates(plan: Plan) -> list[Candidate]:
             text,
             treat=partial(redraw, sites=plan.sites, draw=draw),
             note=plan.note,
-            code=code(name, plan),
+            code=code(name, plan, model),
         )
         for name, (text, draw) in LAWS.items()
         if filters or name != "delta-orthogonal"
@@ -40,12 +40,11 @@ def candidates(plan: Plan) -> list[Candidate]:
 def redraw(model: nn.Module, batch: Batch, seed: int, *, sites: Sequence[Site], draw: Draw) -> None:
     """New weights at every site, in execution order, and biases of zero."""
     generator = torch.Generator().manual_seed(seed)
-    parameters = dict(model.named_parameters(remove_duplicate=False))
     with torch.no_grad():
         for site in sites:
-            site.part(parameters[site.name]).copy_(site.to_layout(draw(site, generator)))
+            site.write(model, draw(site, generator))
             if site.bias is not None:
-                parameters[site.bias].zero_()
+                model.get_parameter(site.bias).zero_()
 
 
 def he(site: Site, generator: Generator, *, fan: Fan) -> Tensor:

@@ -79,7 +79,9 @@ def embeddings(plan: Plan, model: nn.Module) -> dict[str, float]:
     One that is also the output's matrix gets 1/√d: then logits have unit size.
     """
     read = {name for call in plan.calls if call.kind == "embedding" for name in call.parameters}
-    added = {name for call in plan.calls if call.kind == "shift" for name in call.parameters}
+    attended = {call.index for call in plan.calls if call.kind == "attention"}
+    early = [call for call in plan.calls if call.kind == "shift" and not plan.ancestors(call.index) & attended]
+    added = {name for call in early for name in call.sources}  # also what is looked up by positions, not by the data
     products = {name for call in plan.calls if call.kind in ("dense", "attention") for name in call.sources}
     found = {}
     for name, p in model.named_parameters():
@@ -131,7 +133,7 @@ def draw_siren(
         for number, (site, frequency) in enumerate([*waves, *rest]):
             inputs = site.fans.fan_in
             bound = 1 / inputs if number == 0 else math.sqrt(6 / inputs) / frequency
-            model.get_parameter(site.name).copy_(site.to_layout(uniform(site.shape, bound)))
+            site.write(model, uniform(site.shape, bound))
             if site.bias is not None:
                 shift = model.get_parameter(site.bias)
                 shift.copy_(uniform(shift.shape, 1 / math.sqrt(inputs)))

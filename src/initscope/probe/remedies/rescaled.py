@@ -19,13 +19,13 @@ from initscope.probe.trace import INPUT, Call, Recorder
 _SUMS = ("add", "iadd", "radd", "sub", "isub", "rsub")
 
 
-def candidates(plan: Plan, conditions: Conditions) -> list[Candidate]:
+def candidates(plan: Plan, model: nn.Module, conditions: Conditions) -> list[Candidate]:
     """Data-driven scaling where there are weights, residual scaling where there are residual sums with weights in a branch."""
     found = []
     if plan.sites:
         text = "Scale each weight so that its output has unit variance on this batch, first layer first, and zero the biases."
         treat = partial(scale_on_batch, sites=plan.sites, conditions=conditions)
-        lines = recipes.data_scaling_code(plan)
+        lines = recipes.data_scaling_code(plan, model)
         found.append(Candidate("data-scaling", "weights", text, treat=treat, note=plan.note, code=lines))
     ends = branch_ends(plan)
     if ends:
@@ -43,23 +43,21 @@ def scale_on_batch(model: nn.Module, batch: Batch, seed: int, *, sites: Sequence
 
     A weight that is used again keeps the scale of its first use. Outputs that are constant or not finite change nothing.
     """
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    waiting = {site.name for site in sites if site.last}
+    waiting = {site.call.name: site for site in sites if site.last}
 
     def divide(call: Call, values: Tensor) -> None:
-        name = next((p for p in call.parameters if p in waiting), None)
-        if name is None:
+        site = waiting.pop(call.name, None)
+        if site is None:
             return
-        waiting.remove(name)
         deviation = float(values.double().std(correction=0))
         if math.isfinite(deviation) and deviation > 0:
-            parameters[name].div_(deviation)
+            site.scale(model, 1 / deviation)
             values.div_(deviation)  # the rest of the pass sees what the new weight gives: biases are zero
 
     with untouched(model, seed), torch.no_grad():
         for site in sites:
             if site.bias is not None:
-                parameters[site.bias].zero_()
+                model.get_parameter(site.bias).zero_()
         prepare(model, train=conditions.train, dropout=conditions.dropout)
         batch = batch.copy()
         inputs = (batch.arguments, batch.keywords)
@@ -79,7 +77,8 @@ def scale_branches(model: nn.Module, batch: Batch, seed: int, *, ends: Sequence[
 def branch_ends(plan: Plan) -> list[tuple[str, ...]]:
     """For each residual sum the parameters of the last call of its branch that has any, in execution order."""
     heavy = {call.index for call in plan.calls if call.kind in ("dense", "conv", "attention") and call.parameters}
-    ends = []
+    ends: dict[int, tuple[str, ...]] = {}
+    recurrent: set[tuple[str, ...]] = set()
     for call in plan.calls:
         if call.kind != "residual" or call.function not in _SUMS or len(call.inputs) != 2:
             continue
@@ -87,10 +86,15 @@ def branch_ends(plan: Plan) -> list[tuple[str, ...]]:
         own = [len(way & heavy) for way in ways]
         if own[0] == own[1]:
             continue  # two equal branches: none of them is the shortcut
-        names = _last_parameters(plan, call.inputs[own.index(max(own))])
-        if names and not any(name in plan.left_alone for name in names):
-            ends.append(names)
-    return ends
+        branch = own.index(max(own))
+        names = _last_parameters(plan, call.inputs[branch])
+        if not names or any(name in plan.left_alone for name in names):
+            continue
+        # A loop over time: the sum before it, with the same weights, comes through the branch and not through the shortcut.
+        if any(ends[i] == names for i in (ways[branch] - ways[1 - branch]) & set(ends)):
+            recurrent.add(names)
+        ends[call.index] = names
+    return [names for names in ends.values() if names not in recurrent]
 
 
 def _last_parameters(plan: Plan, index: int) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from initscope.probe.remedies.places import Plan, plan_of
 from initscope.probe.remedies.redrawn import LAWS
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, NotPossible, Remedy
 from initscope.probe.report import Report
-from initscope.probe.safekeeping import untouched
+from initscope.probe.safekeeping import copied, untouched
 
 ALL: tuple[Changes, ...] = ("weights", "data", "architecture")
 BACKWARD = "backward pass: "  # how a failure of the second pass begins
@@ -99,8 +98,8 @@ def weight_candidates(plan: Plan, model: nn.Module, report: Report, conditions: 
     """All that change only weights and buffers: repairs of what was found first, since a tie goes to the smaller change."""
     return [
         *repairs.candidates(plan, model, report, conditions),
-        *redrawn.candidates(plan),
-        *rescaled.candidates(plan, conditions),
+        *redrawn.candidates(plan, model),
+        *rescaled.candidates(plan, model, conditions),
     ]
 
 
@@ -176,7 +175,7 @@ def treated(model: nn.Module, batch: Batch, candidate: Candidate, seed: int) -> 
 def twin_of(model: nn.Module) -> nn.Module:
     """A copy that shares nothing with the model."""
     try:
-        twin = copy.deepcopy(model)
+        twin = copied(model)
     except Exception as error:
         raise BadInput(
             "model", f"cannot be copied ({type(error).__name__}: {error})", "pass a model fresh from its class"
