@@ -145,7 +145,7 @@ def test_a_normalization_owns_the_size_of_its_output(size: float, expected: str)
 def test_a_jump_of_activations_is_named_at_its_step() -> None:
     (finding,) = found({}, {"norm_ratio": 2.0}, {"norm_ratio": 2e4}, {"norm_ratio": 3e4})
     assert (finding.step, finding.status, finding.value) == ("l2", "fail", 3e4)
-    assert finding.evidence == {"since": None, "shape": "jump", "factor": pytest.approx(1e4)}
+    assert finding.evidence == {"since": None, "shape": "jump", "factor": pytest.approx(1e4), "kind": "dense"}
 
 
 def test_a_drift_of_activations_has_its_rate() -> None:
@@ -167,7 +167,7 @@ def test_a_jump_of_gradients_is_named_at_its_step() -> None:
     """The gradient that comes out of l3 is small, though the smallest is the first layer's."""
     (finding,) = found(*({"grad_norm_ratio": g} for g in (0.9e-5, 1e-5, 1e-5, 1.0, 1.0)))
     assert (finding.kind, finding.step, finding.status) == ("gradient-scale", "l3", "fail")
-    assert finding.evidence == {"worst_step": "l0", "shape": "jump", "factor": pytest.approx(1e-5)}
+    assert finding.evidence == {"worst_step": "l0", "shape": "jump", "factor": pytest.approx(1e-5), "kind": "dense"}
 
 
 def test_a_drift_of_gradients_has_its_rate() -> None:
@@ -219,7 +219,7 @@ def test_causes_come_first_and_early_jumps_before_late_ones() -> None:
     assert ordered(given, lambda step: place.get(step or "")) == [cause, early, late, whole, effect, warning, note]
     assert verdict_of(given) == "fail"
     assert verdict_of([note]) == "healthy"
-    assert len(set(KINDS)) == len(KINDS) == 25
+    assert len(set(KINDS)) == len(KINDS) == 27
 
 
 def test_the_first_of_the_worst_layers_is_named() -> None:

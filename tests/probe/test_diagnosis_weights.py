@@ -95,7 +95,7 @@ def test_dead_units_name_the_layer_that_feeds_them(between: list[dict[str, Any]]
     findings = found(*rows)
     last = len(rows) - 2
     assert told(findings)[0] == ("dead-units", "fail", "l1")
-    assert findings[0].evidence == {"activation": f"l{last}", "op": "relu"}
+    assert findings[0].evidence == {"activation": f"l{last}", "op": "relu", "kind": "dense"}
     assert "dead-units" in marks(*rows)[1]
     assert "dead-units" in marks(*rows)[last]
 
@@ -126,7 +126,7 @@ def test_zero_weights_in_the_middle_fail() -> None:
     facts = [fact("a.weight"), fact("b.weight", weight=0.0), fact("c.weight")]
     findings = found(*rows, weights=facts)
     assert told(findings) == [("zero-weights", "fail", "l1")]
-    assert findings[0].evidence == {"parameters": ["b.weight"], "last": False}
+    assert findings[0].evidence == {"parameters": ["b.weight"], "last": False, "kind": "dense"}
     assert all(marks(*rows, weights=facts)[i]["zero-weights"] == "fail" for i in (1, 2, 3))
     assert judge(case(*rows, weights=facts))[1].value <= 0.2
 
@@ -134,8 +134,8 @@ def test_zero_weights_in_the_middle_fail() -> None:
 def test_zero_weights_at_the_end_are_a_note() -> None:
     head = {**weights("b.weight", "b.bias"), "norm_ratio": 0.0, "angle_deg": math.nan}
     facts = [fact("a.weight"), fact("b.weight", weight=0.0), fact("b.bias", shape=(10,))]
-    judgement, chance = judge(case(weights("a.weight"), head, weights=facts))
-    assert told(judgement.findings) == [("zero-weights", "note", "l1")]
+    judgement, chance = judge(case(weights("a.weight"), RELU, head, weights=facts))
+    assert told(judgement.findings) == [("zero-weights", "note", "l2")]
     assert judgement.marks == {}
     assert chance.value >= 0.6
 
@@ -186,7 +186,7 @@ def test_weights_that_no_gradient_reaches() -> None:
 
 
 def test_gradients_of_exactly_zero() -> None:
-    rows: list[dict[str, Any]] = [weights("a.weight"), weights("b.weight")]
+    rows: list[dict[str, Any]] = [weights("a.weight"), RELU, weights("b.weight")]
     still = fact("a.weight", gradient=0.0)
     assert told(found(*rows, weights=[still, fact("b.weight")])) == [("zero-gradient", "warn", "l0")]
     assert found(*rows, weights=[still, fact("b.weight")], awake={"a.weight": 1e-3}) == []

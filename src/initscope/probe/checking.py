@@ -178,6 +178,8 @@ class Measurement:
             initial=first.initial,
             loss=first.loss,
             targets=first.targets,
+            loss_functions=first.loss_functions,
+            unnormalized=first.unnormalized,
             samples=self.batch.samples,
             cuts=first.cuts,
             broken_loss=first.broken_loss,
@@ -211,7 +213,7 @@ class Measurement:
             hidden = any(f.trainable and f.gradient == 0 for f in facts)
             moving = [f.name for f in facts if f.zero and f.gradient and not f.name.endswith("bias")]
             if nudged is None and case.zero_end is not None:
-                hidden, moving = True, [*moving, *case.rows[case.zero_end].parameters]
+                hidden, moving = True, [*moving, *case.zero_parameters(case.zero_end)]
             if not hidden or not moving:
                 break
             try:

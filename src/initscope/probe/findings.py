@@ -15,7 +15,7 @@ Kind = Literal[
     "stopped", "non-finite", "frozen", "norm-statistics", "zero-weights", "dead-units", "symmetric-units", "dropout-rate",
     "collapse", "activation-scale", "gradient-scale", "saturated", "deep-post-norm", "no-gradient", "zero-gradient",
     "unused", "target-shape", "output-range", "output-activation", "batch-degenerate", "not-followed", "input-scale",
-    "initial-loss", "output-scale", "low-score",
+    "target-scale", "no-nonlinearity", "initial-loss", "output-scale", "low-score",
 ]  # fmt: skip
 KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]  # causes come before what they cause
 

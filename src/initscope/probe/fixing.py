@@ -218,11 +218,12 @@ class _Work:
         tried, good = "", []
         for candidate in wanted:
             twin, after = self._confirmed(candidate)
-            if self._better(after):
+            if self._better(after) and after.verdict != "fail":
                 good.append((candidate, twin, after))
                 if after.verdict == "healthy":
                     break
-            tried = f"{candidate.name} was tried with {after.seeds} seed{'s' * (after.seeds > 1)}: {self._off(after)}; "
+            seeds = f"{after.seeds} seed{'s' * (after.seeds > 1)}"
+            tried = f"{candidate.name} was tried with {seeds}: {self._off(after)}{_still(after)}; "
         if good:
             return self._changed(*min(good, key=lambda g: (SEVERITY[g[2].verdict], Health.of(g[2]).decades)))
         return self._unchanged(
@@ -311,6 +312,10 @@ class _Work:
 
     def _unchanged(self, message: str) -> Fixed:
         return Fixed(twin_of(self.model), self.before, self.before, (), message, None, 0.0, self.note)
+
+
+def _still(after: Report) -> str:
+    return ", and it still fails" if after.verdict == "fail" else ""
 
 
 def _short(value: float | None) -> str:

@@ -80,6 +80,8 @@ class Inspection:
     cuts: list[int] = field(default_factory=list)  # steps whose result was detached
     broken_loss: bool = False  # the loss itself is not finite
     targets: TargetFacts | None = None
+    loss_functions: tuple[str, ...] = ()  # what the loss calls on the output itself
+    unnormalized: bool = False  # and `nll_loss` is among them, but the output is no logarithm of probabilities
 
     @property
     def last_gradient(self) -> BatchGeometry | None:
@@ -138,6 +140,7 @@ def inspect_model(
                 value, result.loss = total_loss(output, batch, loss, seed + SHIFT)
             made_by = None if result.output is None else recorder.steps[result.output].call.function
             result.targets = target_facts(output, batch.target, made_by, pairing.outer)
+            result.loss_functions, result.unnormalized = tuple(pairing.functions), pairing.unnormalized
             result.initial = initial_loss(output, batch, value, result.loss)
             result.broken_loss = not bool(torch.isfinite(value.detach()).all())
             calls = [step.call for step in recorder.steps]

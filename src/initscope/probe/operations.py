@@ -57,7 +57,8 @@ _ROWS: dict[str, Operation] = {
     **dict.fromkeys(("tanh", "hardtanh", "softsign"), Operation("activation", limits=(-1.0, 1.0))),
     **dict.fromkeys(("sigmoid", "hardsigmoid"), Operation("activation", limits=(0.0, 1.0))),
     **dict.fromkeys(("rnn_tanh", "gru"), Operation("recurrent", limits=(-1.0, 1.0))),
-    **dict.fromkeys(("lstm", "rnn_relu"), Operation("recurrent")),
+    **dict.fromkeys(("lstm", "rnn_relu", "lstm_cell", "rnn_relu_cell"), Operation("recurrent")),
+    **dict.fromkeys(("rnn_tanh_cell", "gru_cell"), Operation("recurrent", limits=(-1.0, 1.0))),
     "relu6": Operation("activation", limits=(-float("inf"), 6.0)),
     **dict.fromkeys(
         (*(f"{adaptive}{how}_pool{d}d{also}" for adaptive in ("", "adaptive_") for how in ("avg", "max")

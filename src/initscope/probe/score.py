@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from initscope.probe.findings import Verdict
-from initscope.probe.trunk import WEIGHTS as LAYERS
 from initscope.probe.trunk import Trunk
 
 MOST = 4.0  # decades; ten thousand times too small or too large is as bad as can be
@@ -88,11 +87,12 @@ def signs(way: Trunk, data_angle: float | None = None, end: int | None = None) -
         return None
     angle = angles[-1] if angles else min(data_angle or 90.0, 90.0)
     wide = widened(angle, data_angle)
+    skipped = way.undone | way.squared
     return Signs(
         angle=0.0 if wide >= 90 else decades(wide / 90),
         gradient=max(map(decades, way.gradients.values()), default=0.0),
-        norm=max((decades(d) for i, d in way.drifts.items() if i not in way.undone and _before(i, end)), default=0.0),
-        depth=math.log10(max(1, sum(way.rows[i].kind in LAYERS for i in way.way))),
+        norm=max((decades(d) for i, d in way.drifts.items() if i not in skipped and _before(i, end)), default=0.0),
+        depth=math.log10(max(1, way.depth)),
     )
 
 

@@ -27,6 +27,7 @@ class Thresholds:
     statistics: root mean square of what batch norm gives with its running statistics, which is 1 where they fit.
     kept: share of the input's variance that is left after all normalized sums (post-norm).
     unreachable: share of the targets that lie outside of the range of the output's activation.
+    target: root mean square of the targets of a squared error or the like.
     data_angle: mean angle between the samples of the batch, in degrees.
 
     `angle`, `norm` and `gradient` are set on the networks of benchmarks/trainability: beyond a warning at most one in
@@ -49,6 +50,7 @@ class Thresholds:
     statistics: Limits = (10.0, 1000.0)
     kept: Limits = (0.05, 0.005)
     unreachable: Limits = (0.02, 0.4)
+    target: Limits = (30.0, 10000.0)
     data_angle: Limits = (1.0, 0.0)
 
 

@@ -87,12 +87,50 @@ class Trunk:
         counts, and where the two point in different directions, neither does.
         """
         found: dict[int, float] = {}
+        seen: set[str] = set()  # weights up to here
+        parts = False  # from here on, not all that they make
+        for index in self.way:
+            ratio = _gradient(self.rows[index])
+            parts |= self.rows[index].kind == "select"
+            seen.update(name for name in self.rows[index].parameters if name in self._uses)
+            if ratio is None:
+                continue
+            found[index] = ratio
+            # A loop over time uses weights again, and takes one slice at a time: what they get counts, not what passes here.
+            if ratio < 1 and seen and (parts or any(max(self._uses[name]) > index for name in seen)):
+                found[index] = max(ratio, min(max(self._uses[name].values()) for name in seen))
+        return found
+
+    @cached_property
+    def _uses(self) -> dict[str, dict[int, float]]:
+        """For each weight the steps that use it, and their gradients: it gets the sum of what comes from all of them."""
+        found: dict[str, dict[int, float]] = {}
+        for index, row in enumerate(self.rows):
+            ratio = _gradient(row)
+            for name in row.parameters if ratio is not None else ():
+                found.setdefault(name, {})[index] = ratio or 0.0
+        return found
+
+    @cached_property
+    def squared(self) -> set[int]:
+        """Steps between a square and its root: what they are is the size of something, squared."""
+        found: set[int] = set()
+        waiting: list[int] | None = None
         for index in self.way:
             row = self.rows[index]
-            if row.grad_norm_ratio is not None and not row.gradient_broken:
-                other = row.grad_norm_ratio if row.sensitivity_ratio is None else row.sensitivity_ratio
-                found[index] = _milder(row.grad_norm_ratio, other)
+            if row.op in ("pow", "square"):
+                waiting = [index]
+            elif waiting is not None and row.op in ("sqrt", "rsqrt", "pow"):
+                found.update(waiting)
+                waiting = None
+            elif waiting is not None:
+                waiting = [*waiting, index] if row.kind in ("pooling", "shift", "scale", "select") else None
         return found
+
+    @property
+    def depth(self) -> int:
+        """Weight layers on the way; one that is used again, as in a loop over time, counts once."""
+        return len({self.rows[i].parameters or (str(i),) for i in self.way if self.rows[i].kind in WEIGHTS})
 
     @cached_property
     def angles(self) -> dict[int, float]:
@@ -120,6 +158,14 @@ class Trunk:
     def weights_after(self, index: int) -> bool:
         """Whether a step with weights follows on the trunk."""
         return any(self.rows[i].kind in WEIGHTS and self.rows[i].parameters for i in self.way if i > index)
+
+
+def _gradient(row: LayerReport) -> float | None:
+    """The milder of the two readings; None where there is none."""
+    if row.grad_norm_ratio is None or row.gradient_broken:
+        return None
+    other = row.grad_norm_ratio if row.sensitivity_ratio is None else row.sensitivity_ratio
+    return _milder(row.grad_norm_ratio, other)
 
 
 def _milder(a: float, b: float) -> float:

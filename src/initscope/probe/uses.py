@@ -66,14 +66,24 @@ def weights_of(call: Call) -> list[Use]:
     """All weights that a call multiplies the data by: one for dense layers and convolutions, several for fused functions."""
     if call.function == "multi_head_attention_forward":
         return _attention(Arguments(call))
-    if call.function in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
-        given = call.arguments[2] if len(call.arguments) > 2 else ()
-        matrices = (
-            [w for w in given if isinstance(w, Tensor) and w.ndim == 2] if isinstance(given, list | tuple) else []
-        )
-        return [Use(w, None, "dense", last=False) for w in matrices]
+    if call.function in _RECURRENT:
+        return _recurrent(call)
     used = weight_of(call) if call.kind in ("dense", "conv") else None
     return [] if used is None else [used]
+
+
+_RECURRENT = tuple(f"{name}{end}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu") for end in ("", "_cell"))
+
+
+def _recurrent(call: Call) -> list[Use]:
+    """The matrices of a recurrent module or cell, each with a bias if there are as many."""
+    given = (
+        call.arguments[2:] if call.function.endswith("_cell") else call.arguments[2] if len(call.arguments) > 2 else ()
+    )
+    tensors = [w for w in given if isinstance(w, Tensor)] if isinstance(given, list | tuple) else []
+    matrices, biases = ([w for w in tensors if w.ndim == ndim] for ndim in (2, 1))
+    shifts = biases if len(biases) == len(matrices) else [None] * len(matrices)
+    return [Use(w, b, "dense", last=False) for w, b in zip(matrices, shifts, strict=True)]
 
 
 def _attention(a: Arguments) -> list[Use]:

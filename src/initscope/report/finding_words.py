@@ -31,6 +31,8 @@ SHORT = {
     "output-scale": "output",
     "output-activation": "softmax",
     "target-shape": "targets",
+    "target-scale": "targets",
+    "no-nonlinearity": "linear",
     "output-range": "range",
     "low-score": "score",
 }
@@ -222,11 +224,17 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
     "input-scale": lambda f: f"the inputs have an RMS of {f.value:.3g} (mean {f.evidence.get('mean', 0):.3g})",
     "initial-loss": _initial,
     "output-activation": lambda f: (
-        f"{f.evidence.get('op')} runs over the samples of the batch, not over classes or keys"
+        "nll_loss takes logarithms of probabilities, and the output is none"
+        if f.evidence.get("loss") == "nll_loss"
+        else f"{f.evidence.get('op')} runs over the samples of the batch, not over classes or keys"
         if f.evidence.get("over_samples")
         else f"the model ends in {f.evidence.get('op')}, but {f.evidence.get('loss', 'cross-entropy')} takes raw scores"
     ),
     "target-shape": _target_shape,
+    "target-scale": lambda f: f"the targets have an RMS of {f.value:.3g} (mean {f.evidence.get('mean', 0):.3g})",
+    "no-nonlinearity": lambda f: (
+        f"there is no nonlinearity between the {f.value:.0f} weight layers: together they are one linear map"
+    ),
     "output-range": _range,
     "output-scale": lambda f: f"outputs have a root mean square of {f.value:.3g}; as logits they would be far too sure",
     "low-score": lambda f: (
@@ -242,6 +250,8 @@ def _scale_advice(f: Finding) -> str:
     if f.evidence.get("shape") == "recurrent":
         return f"Draw the recurrent weights of {f.step} anew, orthogonal or with a variance of 1/n."
     if f.evidence.get("kind") == "norm" and f.evidence.get("shape") == "jump":
+        if f.evidence.get("empty"):
+            return f"{f.step} normalizes over a single value or a constant: give it more units to normalize over."
         if f.kind == "activation-scale":
             return f"Set the scale of {f.step} back to 1 and its shift to 0."
         return f"What {f.step} normalizes is small: draw the weights in front of it from a law that keeps the size."
@@ -316,9 +326,13 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
     "output-activation": lambda f: (
         "Give softmax the axis of the classes, usually dim=-1."
         if f.evidence.get("over_samples")
-        else "Return the scores, and leave the softmax to the loss."
+        else "End the model in log_softmax, or use cross_entropy."
+        if f.evidence.get("loss") == "nll_loss"
+        else "Return the raw scores: the loss does the rest."
     ),
     "target-shape": lambda f: "Give targets and outputs the same shape, for example with output.squeeze(-1).",
+    "target-scale": lambda f: "Standardize the targets: subtract the mean, divide by the standard deviation.",
+    "no-nonlinearity": lambda f: "Put an activation between the layers.",
     "output-range": lambda f: f"Leave out {f.evidence['op']} at the end, or scale the targets into its range.",
     "output-scale": lambda f: "Make the last layer's weights smaller, or standardize the inputs.",
     "low-score": lambda f: "Let fix try other weights, or add normalization or residual connections.",

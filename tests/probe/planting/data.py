@@ -112,7 +112,7 @@ ROWS: dict[str, Planted] = {
         "batch-degenerate", duplicates, verdicts=BAD, advice="check with samples that differ"
     ),
     "targets around 1000": replace(
-        Setting(REGRESSION.make, far).mistake("initial-loss", verdicts=BAD, advice="standardize the targets"),
+        Setting(REGRESSION.make, far).mistake("target-scale", verdicts=BAD, advice="standardize the targets"),
         twin=REGRESSION.row(),
     ),
     "ReLU behind outputs that should be negative too": REGRESSION.mistake(

@@ -42,6 +42,8 @@ class Case:
     initial: InitialLoss | None = None
     loss: str = ""  # its name
     targets: TargetFacts | None = None
+    loss_functions: Sequence[str] = ()  # what the loss calls on the output itself
+    unnormalized: bool = False  # `nll_loss` takes what is no logarithm of probabilities
     samples: int = 0
     cuts: Sequence[int] = ()
     broken_loss: bool = False
@@ -89,7 +91,25 @@ class Case:
         """The step from which on all is zero until its weights have learned, where no other weights come after it."""
         return next((i for i in self.zero_steps if not self.way.weights_after(i)), None)
 
+    def zero_parameters(self, index: int) -> list[str]:
+        """The weights that make a silent step silent: its own, or those of an operand that is multiplied with the data."""
+        own = [name for name in self.rows[index].parameters if name in self.facts and not name.endswith("bias")]
+        return own or [name for j in self._zero_operands(self.rows[index]) for name in self.rows[j].parameters]
+
+    def _zero_operands(self, row: LayerReport) -> list[int]:
+        """Operands of a product that are zero because their weights are, as an output embedding that starts at zero."""
+        if row.kind not in ("gate", "attention", "dense") or row.norm_ratio != 0:
+            return []
+        found = []
+        for j in row.inputs:
+            known = [self.facts[name] for name in self.rows[j].parameters if name in self.facts] if j >= 0 else []
+            if known and all(f.zero and f.gradient for f in known):
+                found.append(j)
+        return found
+
     def _silent(self, row: LayerReport) -> bool:
+        if self._zero_operands(row):
+            return True
         known = [self.facts[name] for name in row.parameters if name in self.facts]
         weights = [f for f in known if not f.name.endswith("bias")]
         if row.kind in ("dense", "conv", "embedding", "norm") and weights:

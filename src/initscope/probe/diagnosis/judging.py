@@ -29,6 +29,7 @@ def judge(case: Case) -> tuple[Judgement, Score]:
     surroundings.initial_loss(case, found)
     surroundings.output_activation(case, found)
     surroundings.targets(case, found)
+    surroundings.linear(case, found)
     made = None if found.has("batch-degenerate") else signs(case.way, case.data.angle_deg, case.zero_end)
     chance = score(made).geometry
     if chance < TRAINS and verdict_of(found.findings) == "healthy":

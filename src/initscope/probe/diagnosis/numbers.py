@@ -64,8 +64,16 @@ def _walk(case: Case, index: int, what: str) -> int:
         index = min(broken)
 
 
+OVERFLOW = 1e10  # a gradient that grew so much before it broke has left the range of float32; it met no pole
+
+
 def _backward(case: Case, found: Judgement) -> None:
     rows = case.rows
+    if any(ratio > OVERFLOW for ratio in case.way.gradients.values()):
+        for index, row in enumerate(rows):
+            if row.gradient_broken:
+                found.mark(index, "gradient-scale", "fail")
+        return  # an exploding gradient, and found as such
     birth = _backward_birth(case)
     for index, row in enumerate(rows):
         if row.gradient_broken:

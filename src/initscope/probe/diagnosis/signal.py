@@ -19,6 +19,7 @@ _RESOLUTION = math.degrees(torch.finfo(torch.float32).eps)  # |a - b| < eps |a|
 _SIZED = ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm")  # their output has unit variance
 PARTED = 0.01  # degrees; samples that one layer leaves this far apart are parted again as it learns
 SMALL = 0.1  # of the gradient that a layer lets through if its weights are small
+ORDINARY = 0.1  # root mean square of what no epsilon outweighs
 DEEP = 16  # normalized sums; a few may well replace what came in
 _CAUSES: tuple[Kind, ...] = ("zero-weights", "dead-units", "norm-statistics")
 
@@ -151,7 +152,8 @@ def _merging(case: Case, angles: Mapping[int, float], last: int) -> list[Change]
 def _activations(case: Case, way: Trunk, found: Judgement, told: dict[str, Any]) -> None:
     limits = case.limits.norm
     drifts = {i: d for i, d in way.drifts.items() if case.zero_end is None or i < case.zero_end}
-    values = {i: _own_size(way, i) or d for i, d in drifts.items() if i not in way.undone or way.rows[i].kind == "norm"}
+    skipped = way.undone | way.squared
+    values = {i: _own_size(way, i) or d for i, d in drifts.items() if i not in skipped or way.rows[i].kind == "norm"}
     beyond = {i: s for i, v in values.items() if (s := ratio_beyond(v, limits)) is not None}
     for index, status in beyond.items():
         found.mark(index, "activation-scale", status)
@@ -161,11 +163,13 @@ def _activations(case: Case, way: Trunk, found: Judgement, told: dict[str, Any])
     changes = _growth(way, drifts, values, index)
     who = culprit(way, changes, _first(found, "activation-scale", beyond[index]))
     status = beyond[index]
-    if who.jump and values[index] < 1 and _alive(way, who.index):
+    if who.jump and values[index] < 1 and _grows(case, way, who.index):
         status = "warn"  # one small layer grows as it learns
         found.soften("activation-scale")
         _explain_collapse(case, way, found, who.index)
     evidence = {"since": _since(way, index), "kind": way.rows[who.index].kind, **who.evidence, **told}
+    if _nothing_to_normalize(way, who.index):
+        evidence["empty"] = True
     limit = limit_for(status, limits)
     finding = Finding("activation-scale", status, way.rows[who.index].name, values[index], limit, evidence)
     _add(case, found, finding, who.index)
@@ -184,6 +188,24 @@ def _explain_collapse(case: Case, way: Trunk, found: Judgement, small: int) -> N
 def _alive(way: Trunk, index: int) -> bool:
     """Whether a step has weights of its own, and they are not zero."""
     return bool(way.rows[index].parameters) and (way.rows[index].norm_ratio or 0.0) > 0
+
+
+def _grows(case: Case, way: Trunk, index: int) -> bool:
+    """Whether what a step gives is small because its weights are: they grow as they learn. A closed gate does not open."""
+    if not _alive(way, index) or _nothing_to_normalize(way, index):
+        return False
+    if way.rows[index].kind != "recurrent":
+        return True
+    known = [case.facts[name] for name in way.rows[index].parameters if name in case.facts]
+    return all(f.weight < SMALL * math.sqrt(f.size / f.shape[-1]) for f in known if len(f.shape) > 1)
+
+
+def _nothing_to_normalize(way: Trunk, index: int) -> bool:
+    """A normalization that leaves nothing of an input of ordinary size, though its own scale is not small: over one value."""
+    row, before = way.rows[index], way.previous.get(index, -1)
+    size = 1.0 if before < 0 else way.rows[before].rms
+    scale = row.weight_norm
+    return row.kind == "norm" and bool(size and size > ORDINARY) and bool(scale and scale > ORDINARY)
 
 
 def _small_weights(way: Trunk, index: int) -> bool:

@@ -6,12 +6,16 @@ import math
 from typing import Any
 
 from initscope.probe.diagnosis.case import Case, Judgement, above, limit_for, ratio_beyond
-from initscope.probe.findings import Finding, Status
+from initscope.probe.findings import Finding, Kind, Status
 
-_PROBABILITIES = ("softmax", "sigmoid", "hardsigmoid")
+_SQUEEZES = ("softmax", "sigmoid", "hardsigmoid", "relu", "relu6", "softplus", "exp", "abs", "square", "tanh", "hardtanh",
+             "softsign")  # fmt: skip  # functions that logits have no use for: they are bounded, or have one sign
+_SCORED = ("cross_entropy", "binary_cross_entropy_with_logits")
 # Losses that compare each output with its target, by name; others may use targets in any way.
 _BY_VALUE = ("squarederror", "mseloss", "l1loss", "smoothl1loss", "huberloss", "binarycrossentropy", "bceloss")
+_LINEAR = ("dense", "conv", "scale", "shift", "select", "concat", "residual", "dropout", "pooling")
 _SHIFT = 2.0  # nats above chance that an initial loss may have in any case
+_TINY_EMBEDDING = 1000.0  # embeddings may be this much smaller than 1
 _TINY_INPUT = 10.0  # data may be this much smaller than they may be large
 
 
@@ -47,10 +51,27 @@ def input_scale(case: Case, found: Judgement) -> None:
 def _embedding_scale(case: Case, found: Judgement) -> None:
     """Indices have no size; what is first made of them has."""
     row = case.rows[0]
-    status = None if row.rms is None or _normalized_first(case) else above(row.rms, case.limits.input)
+    if not row.rms or _normalized_first(case):
+        return
+    if row.rms < 1 / _TINY_EMBEDDING:
+        _blame_embedding(case, found)
+    status = above(row.rms, case.limits.input)
     if status is not None:
         limit, evidence = limit_for(status, case.limits.input), {"since": None, "shape": "jump", "factor": row.rms}
         found.add(Finding("activation-scale", status, row.name, row.rms, limit, evidence), 0)
+
+
+def _blame_embedding(case: Case, found: Judgement) -> None:
+    """Embeddings so small that the first bias outweighs them grow as they learn; what happens behind them is their doing."""
+    row = case.rows[0]
+    behind = next((i for i in case.way.way if i > 0 and case.rows[i].parameters), None)
+    kinds: tuple[Kind, ...] = ("collapse", "activation-scale")
+    caused = [f for f in found.findings if f.kind in kinds and case.index_of(f.step) == behind and behind is not None]
+    for finding in caused:
+        found.findings.remove(finding)
+        found.soften(finding.kind)
+    evidence = {"since": None, "shape": "jump", "factor": row.rms, "kind": row.kind}
+    found.add(Finding("activation-scale", "warn", row.name, row.rms, 1 / _TINY_EMBEDDING, evidence), 0)
 
 
 def _normalized_first(case: Case) -> bool:
@@ -90,18 +111,41 @@ def _output(case: Case) -> str | None:
 
 def output_activation(case: Case, found: Judgement) -> None:
     """Cross-entropy takes scores: probabilities in front of it flatten its gradient. And no softmax runs over the samples."""
+    scored = _takes_scores(case)
     for index, row in enumerate(case.rows):
         mixing = row.over_samples and not _mixes_pairs(case, index)
-        squeezed = row.output and row.op in _PROBABILITIES and case.loss.startswith("cross-entropy")
+        squeezed = row.output and bool(scored) and row.op in _SQUEEZES
         if mixing or squeezed:
-            evidence = {"op": row.op, "over_samples": mixing, "loss": case.loss}
+            evidence = {"op": row.op, "over_samples": mixing, "loss": scored or case.loss}
             found.add(Finding("output-activation", "warn", row.name, None, None, evidence), index)
             return
+    if case.unnormalized:
+        output = next((i for i in reversed(range(len(case.rows))) if case.rows[i].output), None)
+        step = None if output is None else case.rows[output].name
+        evidence = {"op": "" if output is None else case.rows[output].op, "over_samples": False, "loss": "nll_loss"}
+        found.add(Finding("output-activation", "fail", step, None, None, evidence), output)
+
+
+def _takes_scores(case: Case) -> str:
+    """The loss that wants raw scores, by name; "" if it is another one."""
+    if case.loss.startswith(("cross-entropy", "binary cross-entropy")):
+        return case.loss
+    return next((name for name in case.loss_functions if name in _SCORED), "")
 
 
 def _mixes_pairs(case: Case, index: int) -> bool:
     """A square matrix of samples against samples, as contrastive losses have it."""
     return len(case.rows[index].shape) == 1 and case.rows[index].shape[0] == case.samples
+
+
+def linear(case: Case, found: Judgement) -> None:
+    """Several weight layers and nothing that is not linear between them are no more than one layer."""
+    steps = [i for i in case.way.way if case.rows[i].kind in ("dense", "conv") and case.rows[i].parameters]
+    inner = [row for row in case.rows if not row.output]
+    if len(steps) < 2 or any(row.kind not in _LINEAR or "max" in row.op for row in inner):
+        return
+    if all(f.trainable for f in case.weights):
+        found.add(Finding("no-nonlinearity", "note", None, float(len(steps)), None, {}))
 
 
 def targets(case: Case, found: Judgement) -> None:
@@ -114,15 +158,26 @@ def targets(case: Case, found: Judgement) -> None:
         status: Status = "fail" if facts.outer else "note"
         evidence: dict[str, Any] = {"output": list(facts.output), "target": list(facts.target), "loss": case.loss}
         found.add(Finding("target-shape", status, None, None, None, evidence))
+    by_value = _plain(case.loss) in _BY_VALUE or any(_plain(name) in _BY_VALUE for name in case.loss_functions)
+    large = above(facts.size, case.limits.target) if by_value else None
+    if large is not None:
+        evidence = {"mean": facts.mean, "loss": case.loss}
+        found.findings = [f for f in found.findings if f.kind != "initial-loss"]  # which only says the same
+        found.add(Finding("target-scale", large, None, facts.size, limit_for(large, case.limits.target), evidence))
     limits = case.limits.unreachable
     beyond = above(facts.unreachable, limits)
     if beyond is not None:
         index = next(i for i in reversed(range(len(case.rows))) if case.rows[i].output)
         row = case.rows[index]
-        beyond = beyond if case.loss.lower().replace("_", "").replace("-", "").replace(" ", "") in _BY_VALUE else "warn"
+        beyond = beyond if by_value else "warn"
         evidence = {"op": row.op, "low": facts.limits[0], "high": facts.limits[1], "loss": case.loss}
         limit = limit_for(beyond, limits)
         found.add(Finding("output-range", beyond, row.name, facts.unreachable, limit, evidence), index)
+
+
+def _plain(name: str) -> str:
+    """ "MSELoss", "mse_loss" and "mse-loss" are one name."""
+    return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
 def statistics(case: Case, found: Judgement) -> None:

@@ -14,15 +14,15 @@ _NAMED = 5  # parameters that a finding lists
 
 def zero_weights(case: Case, found: Judgement) -> None:
     """A failure where other weights follow, which nothing reaches; at the end of the network a common and harmless choice."""
-    for index in case.zero_steps:
+    silent = [i for i in case.zero_steps if all(case.facts[name].zero for name in case.zero_parameters(i))]
+    for index in silent:  # what remains is a last layer of equal units
         if found.has("zero-weights"):
             break
         row = case.rows[index]
-        known = [case.facts[name] for name in row.parameters if name in case.facts and not name.endswith("bias")]
-        if not all(f.zero for f in known):
-            continue  # a last layer of equal units
         status: Status = "note" if index == case.zero_end else "fail"
-        evidence = {"parameters": list(row.parameters), "last": index == case.zero_end, "kind": row.kind}
+        stopping = [index] if index == case.zero_end else [i for i in silent if i != case.zero_end]
+        names = dict.fromkeys(name for i in stopping for name in case.zero_parameters(i))
+        evidence = {"parameters": list(names), "last": index == case.zero_end, "kind": row.kind}
         found.add(Finding("zero-weights", status, row.name, 0.0, None, evidence), index)
         if status == "fail":
             for later in case.way.way:
@@ -79,6 +79,9 @@ def reached(case: Case, found: Judgement) -> None:
         share = frozen / sum(f.size for f in case.weights)
         found.add(Finding("frozen", "note", None, share, None, {}))
     total = sum(f.size for f in trainable)
+    if not case.differentiable and any(f.elsewhere for f in trainable):  # the output depends on them, the loss does not
+        _tell(found, "no-gradient", trainable, total, "fail", "loss")
+        return
     unused = [f for f in trainable if not f.used and f.gradient is None and not f.elsewhere]
     skipped = {f.name for f in unused} & case.used_elsewhere
     _tell(found, "unused", [f for f in unused if f.name in skipped], total, "note", _module(unused), skipped=True)
