@@ -232,6 +232,22 @@ class Vit(nn.Module):
         return out
 
 
+class Unrolled(nn.Module):
+    """The same, as a loop over time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.cell = nn.Embedding(VOCABULARY, 32), nn.LSTMCell(32, 64)
+        self.head = nn.Linear(64, CLASSES)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        state = None
+        for x in self.embed(ids).unbind(1):
+            state = self.cell(x, state)
+        out: Tensor = self.head(state[0])
+        return out
+
+
 class Recurrent(nn.Module):
     """An LSTM over embedded tokens, read at its last step."""
 

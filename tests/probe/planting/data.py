@@ -84,6 +84,11 @@ def far(seed: int) -> tuple[Tensor, Tensor]:
     return x, y + 1000
 
 
+def prices(seed: int) -> tuple[Tensor, Tensor]:
+    x, y = regression(seed)
+    return x, 5e5 + 2e5 * y
+
+
 def flat(seed: int) -> tuple[Tensor, Tensor]:
     x, y = regression(seed)
     return x, y[:, 0]
@@ -113,6 +118,10 @@ ROWS: dict[str, Planted] = {
     ),
     "targets around 1000": replace(
         Setting(REGRESSION.make, far).mistake("target-scale", verdicts=BAD, advice="standardize the targets"),
+        twin=REGRESSION.row(),
+    ),
+    "prices as targets": replace(
+        Setting(REGRESSION.make, prices).mistake("target-scale", advice="standardize the targets"),
         twin=REGRESSION.row(),
     ),
     "ReLU behind outputs that should be negative too": REGRESSION.mistake(

@@ -154,6 +154,7 @@ PLAIN: dict[str, Planted] = {
     "ViT as PyTorch makes its layers": VIT.healthy(every(nn.Linear, lambda m: m.reset_parameters()), make=Vit),
     "pre-norm transformer of 60 layers": ENCODER.row(),
     "LSTM": LSTM.row(),
+    "LSTM cell in a loop over time": LSTM.healthy(make=bases.Unrolled),
     "bag of words": WORDS.row(),
     "SIREN": SIREN.row(),
     "denoiser": NOISE.row(),

@@ -5,12 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from probe.planting.bases import WIDTH, Vit, conv, dense
 from probe.planting.row import BAD, FAIL, MILD, WARN, Planted, zero
 from probe.planting.settings import CONV, GRAPHS, RESIDUAL, SHALLOW, VIT
 from probe.planting.values import inserted
+
+
+def _of_argmax(output: Tensor, target: Tensor) -> Tensor:
+    return (output.argmax(1).float() - target).square().mean().requires_grad_()
+
+
+def _of_item(output: Tensor, target: Tensor) -> Tensor:
+    return torch.tensor(F.cross_entropy(output, target).item(), requires_grad=True)
 
 
 class Spare(nn.Module):
@@ -80,6 +89,15 @@ def _freeze(model: nn.Module) -> None:
 
 
 ROWS: dict[str, Planted] = {
+    "loss of an argmax": SHALLOW.mistake(
+        "no-gradient", steps=("loss",), loss=_of_argmax, advice="use cross-entropy of the scores"
+    ),
+    "loss of a number": SHALLOW.mistake(
+        "no-gradient", steps=("loss",), loss=_of_item, advice="leave out item(), and give the tensor to backward()"
+    ),
+    "nll_loss of raw scores": SHALLOW.mistake(
+        "output-activation", steps=("8",), loss=F.nll_loss, advice="use cross_entropy, or end in log_softmax"
+    ),
     "detach in the middle": SHALLOW.mistake(
         "no-gradient",
         make=partial(inserted, torch.detach),

@@ -79,8 +79,20 @@ DEAD: dict[str, Planted] = {
     ),
 }
 
+
+def _zeros(layer: nn.Linear) -> None:
+    layer.weight.zero_()
+    layer.bias.zero_()
+
+
+def _closed(model: nn.Module) -> None:
+    """The output gate of the LSTM."""
+    model.lstm.bias_ih_l0[-64:] = -20
+
+
 ZERO: dict[str, Planted] = {
     "zeroed stem": DENSE.mistake("zero-weights", zero("0"), steps=("0",), remedy=REDRAW),
+    "all weights and biases zero": DENSE.mistake("zero-weights", every(nn.Linear, _zeros), steps=("0",), remedy=REDRAW),
     "zeroed middle layer": DENSE.mistake("zero-weights", zero("6"), steps=("6",), remedy=REDRAW),
     "zeroed conv in the middle": CONV.mistake("zero-weights", zero("6"), steps=("6",), remedy=REDRAW),
     "zeroed layer behind scatter_add": GRAPHS.mistake("zero-weights", zero("third"), steps=("third",), remedy=REDRAW),
@@ -141,6 +153,7 @@ SCALE: dict[str, Planted] = {
     "positions with std 100": GPT.mistake(
         "collapse", scale("position", 1e3), steps=("add", "position"), verdicts=BAD, remedy=EMBEDDING
     ),
+    "LSTM whose output gate is closed": LSTM.mistake("activation-scale", _closed, steps=("lstm",), remedy=REDRAW),
     "LSTM with recurrent weights x 100": LSTM.mistake(
         "gradient-scale", _forget, steps=("lstm",), verdicts=BAD, remedy=REDRAW
     ),
