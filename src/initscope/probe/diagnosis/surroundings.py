@@ -8,8 +8,8 @@ from typing import Any
 from initscope.probe.diagnosis.case import Case, Judgement, above, limit_for, ratio_beyond
 from initscope.probe.findings import Finding, Kind, Status
 
-_SQUEEZES = ("softmax", "sigmoid", "hardsigmoid", "relu", "relu6", "softplus", "exp", "abs", "square", "tanh", "hardtanh",
-             "softsign")  # fmt: skip  # functions that logits have no use for: they are bounded, or have one sign
+# Functions that bound what follows them, or cut off its gradient: raw scores have no use for them.
+_SQUEEZES = ("softmax", "sigmoid", "hardsigmoid", "relu", "relu6", "tanh", "hardtanh", "softsign")
 _SCORED = ("cross_entropy", "binary_cross_entropy_with_logits")
 # Losses that compare each output with its target, by name; others may use targets in any way.
 _BY_VALUE = ("squarederror", "mseloss", "l1loss", "smoothl1loss", "huberloss", "binarycrossentropy", "bceloss")
