@@ -30,6 +30,7 @@ from initscope.networks import Concat, Residual, Sequential, Sum
 from initscope.weights import DeltaOrthogonal, Gaussian, He, Orthogonal, TapCovariance, Uniform, ZeroSum
 
 R = Activate(RELU)
+SEQUENCE, VOLUME = (4, 7), (2, 3, 3, 4)
 TINY = 1e-12  # an epsilon of batch norm that does not show; PyTorch refuses zero
 
 
@@ -41,6 +42,7 @@ class Case:
     build: Callable[[int], list[Layer]]
     degree: int | None = 1
     vectors: bool = False
+    shape: tuple[int, ...] = (4, 6, 6)  # of one input, unless it is a vector
     wide: bool = False  # the finite face has the exact law only with many channels
 
     def net(self, width: int) -> Sequential:
@@ -48,7 +50,7 @@ class Case:
 
     def inputs(self, pairs: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
         g = torch.Generator().manual_seed(5)
-        shape = (pairs, 12) if self.vectors else (pairs, 4, 6, 6)
+        shape = (pairs, 12) if self.vectors else (pairs, *self.shape)
         x = torch.rand(shape, generator=g, dtype=torch.float64) - (0.5 if self.vectors else 0.1)
         y = 0.6 * x + 0.5 * torch.rand(shape, generator=g, dtype=torch.float64) - 0.2
         return x, y
@@ -157,4 +159,35 @@ LAYERS = [
     Case("dense bias", lambda c: [Dense(c, bias=0.4), R], None, vectors=True),
     Case("dense zero sum", lambda c: [Dense(c, weights=ZeroSum()), R], vectors=True),
     Case("dense of images", lambda c: [Conv(c), R, Dense(c)]),
+    Case("conv same stride", lambda c: [Conv(c, 3, 2, padding="same"), R, Conv(c, 2, 3, padding="same")]),
+    Case("conv same stride pooled", lambda c: [Conv(c, 3, 2, padding="same"), R, GlobalAveragePool()], shape=(2, 5, 6)),
+    Case("conv of sequences", lambda c: [Conv(c), R, Conv(c, 5, padding="zero"), R], shape=SEQUENCE),
+    Case(
+        "conv of sequences pooled",
+        lambda c: [Conv(c, padding="same", stride=2), R, GlobalAveragePool()],
+        shape=SEQUENCE,
+    ),
+    Case("conv of sequences zero sum", lambda c: [Conv(c, weights=ZeroSum(over="channel")), R], shape=SEQUENCE),
+    Case("conv of sequences depthwise", lambda c: [Conv(c), R, Conv(c, groups=c), R], shape=SEQUENCE),
+    Case("conv of volumes", lambda c: [Conv(c), R, Conv(c, (1, 3, 2), padding="zero"), R], shape=VOLUME),
+    Case("conv of volumes pooled", lambda c: [Conv(c, padding="zero"), R, GlobalAveragePool(), Dense(c)], shape=VOLUME),
+    Case("conv of volumes delta orthogonal", lambda c: [Conv(c, weights=DeltaOrthogonal()), Conv(c)], shape=VOLUME),
+    Case("average pool of volumes", lambda c: [Conv(c), R, AveragePool((1, 2, 3), 1)], shape=VOLUME),
+    Case("max pool of sequences", lambda c: [Conv(c), MaxPool(3, 2, "same"), R], shape=SEQUENCE),
+    Case("global max pool of sequences", lambda c: [Conv(c), GlobalMaxPool()], shape=SEQUENCE),
+    Case(
+        "upsample zeros of volumes", lambda c: [Conv(c), Upsample(2, "zeros"), R, AveragePool(3, 2)], shape=(2, 2, 2, 3)
+    ),
+    Case("flatten sequences", lambda c: [Conv(c, padding="zero"), Flatten(), R, Dense(c)], shape=SEQUENCE),
+    Case("dropout of sequences", lambda c: [Conv(c), R, Dropout(0.3), GlobalAveragePool()], shape=SEQUENCE),
+    Case("batch norm of sequences", lambda c: [Conv(c), BatchNorm(TINY), R], 0, shape=SEQUENCE),
+    Case("average pool oblong", lambda c: [Conv(c), R, AveragePool((3, 2), (2, 1))]),
+    Case("average pool padded", lambda c: [Conv(c), R, AveragePool(3, 2, "zero", 1), Conv(c, 1), GlobalAveragePool()]),
+    Case("average pool padded, edges skipped", lambda c: [Conv(c), R, AveragePool(3, 2, "same", edges="skip"), R]),
+    Case("average pool padded before relu", lambda c: [Conv(c), AveragePool((3, 5), 2, "same"), R]),
+    Case("max pool oblong padded", lambda c: [Conv(c), R, MaxPool((3, 2), 2, "zero", (1, 0))]),
+    Case("l2 pool padded", lambda c: [Conv(c), R, L2Pool(3, 2, "zero", 1)]),
+    Case("layer norm over rows", lambda c: [Conv(c), R, LayerNorm((0, 2), 0.0), Conv(16)], 0, wide=True),
+    Case("layer norm over columns", lambda c: [Conv(c), LayerNorm((0, 1), 0.0), GlobalAveragePool()], 0, wide=True),
+    Case("layer norm of data over rows", lambda c: [LayerNorm((2, 0), 0.0), Conv(c), R], 0),
 ]

@@ -74,7 +74,7 @@ def _sizes(layer: Layer, shape: Shape) -> _Sizes:
     if isinstance(layer, Dense):
         weights = layer.width * math.prod(shape)
     elif isinstance(layer, Conv):
-        weights = layer.channels * layer.fans(shape[0]).fan_in
+        weights = layer.channels * layer.on(len(shape) - 1).fans(shape[0]).fan_in
     return _Sizes(math.prod(shape) + math.prod(layer.output_shape(shape)), weights, weights)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -70,7 +71,7 @@ def _same_unit(state: State, block: Block, cross: bool) -> Tensor:
         lead, source = keep, total
     size = len(state.positions)
     if state.all_positions:
-        count = state.positions[0] * state.positions[1]
+        count = math.prod(state.positions)
         shape = (*lead.shape[: lead.ndim - 2 * size], count, count)
         eye = torch.eye(count, dtype=total.dtype, device=total.device)
         source = (source.reshape(shape) * eye).reshape(lead.shape)

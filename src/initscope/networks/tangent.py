@@ -134,7 +134,10 @@ class _Shift:
         own = (block.norm_a + block.norm_b - block.distance) / 2  # by ω: the covariance itself, bias and all
         if self.parametrization == "standard":
             assert isinstance(layer, Dense | Conv)
-            weight, bias = variances(layer, before.channels if isinstance(layer, Conv) else before.units)
+            if isinstance(layer, Conv):
+                weight, bias = variances(layer.on(len(before.positions)), before.channels)
+            else:
+                weight, bias = variances(layer, before.units)
             own = (own - (bias or 0.0)) / weight + (0.0 if bias is None else 1.0)
         step = self.step.reshape(1, *self.step.shape, *(1,) * (own.ndim - 3))
         return replace(after, distance=after.distance - 2 * step * own)
@@ -167,4 +170,6 @@ def parameters(layer: Layer, shape: Shape) -> list[tuple[Dense | Conv, Shape]]:
             found += parameters(part, shape)
             shape = part.output_shape(shape)
         return found
-    return [(layer, shape)] if isinstance(layer, Dense | Conv) else []
+    if isinstance(layer, Conv):
+        return [(layer.on(len(shape) - 1), shape)]
+    return [(layer, shape)] if isinstance(layer, Dense) else []

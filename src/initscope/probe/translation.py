@@ -70,7 +70,7 @@ class MeasuredWeights(WeightLaw):
     def variance(self, fans: Fans) -> float:
         return self.second_moment
 
-    def taps(self, kernel: tuple[int, int]) -> Tensor | None:
+    def taps(self, kernel: tuple[int, ...]) -> Tensor | None:
         return self.tap_variances
 
     def gain(self, fans: Fans) -> float:

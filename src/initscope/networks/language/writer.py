@@ -30,6 +30,7 @@ from initscope.layers import (
     Upsample,
 )
 from initscope.layers.biases import Bias
+from initscope.layers.shifts import Size, size_text
 from initscope.networks.composition import Concat, Residual, Sequential, Sum
 from initscope.networks.language.reader import parse
 from initscope.weights import WeightLaw
@@ -53,8 +54,8 @@ def unparse(net: Layer) -> str:
 def text_of(net: Layer) -> str:
     """`unparse`, or the Python call that makes the network where the language has no words for it.
 
-    >>> text_of(Residual(Conv(8))), text_of(Conv(8, margin=2))
-    ('res(conv3(8))', 'Conv(8, margin=2)')
+    >>> text_of(Residual(Conv(8))), text_of(Conv(8, margin=(1, 2)))
+    ('res(conv3(8))', 'Conv(8, margin=(1, 2))')
     """
     try:
         return unparse(net)
@@ -128,11 +129,7 @@ def _called(word: str, *options: str) -> str:
     return f"{word}({', '.join(given)})" if given else word
 
 
-def _size(size: int | tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else str(size)
-
-
-def _one(size: int | tuple[int, int]) -> int:
+def _one(size: Size) -> int:
     return size[0] if isinstance(size, tuple) else size
 
 
@@ -158,7 +155,7 @@ def _bias(layer: Layer, bias: Bias) -> str:
 
 def _conv(layer: Conv) -> str:
     return _called(
-        f"conv{_size(layer.kernel)}",
+        f"conv{size_text(layer.kernel)}",
         str(layer.channels),
         _option("stride", _one(layer.stride), 1),
         _option("padding", layer.padding, "circular"),
@@ -166,7 +163,12 @@ def _conv(layer: Conv) -> str:
         _option("groups", layer.groups, 1),
         _law(layer, layer.weights),
         _bias(layer, layer.bias),
+        _margin(layer.margin),
     )
+
+
+def _margin(margin: Size | None) -> str:
+    return "" if margin is None else f"margin={_one(margin)}"
 
 
 def _dense(layer: Dense) -> str:
@@ -175,7 +177,13 @@ def _dense(layer: Dense) -> str:
 
 def _pool(word: str) -> Callable[[Any], str]:
     def write(layer: AveragePool | MaxPool | L2Pool) -> str:
-        return _called(f"{word}{layer.window}", "" if layer.stride is None else f"stride={layer.stride}")
+        return _called(
+            f"{word}{size_text(layer.window)}",
+            "" if layer.stride is None else f"stride={_one(layer.stride)}",
+            _option("padding", layer.padding, "valid"),
+            _margin(layer.margin),
+            _option("edges", layer.edges, "count") if isinstance(layer, AveragePool) else "",
+        )
 
     return write
 
@@ -217,7 +225,7 @@ _WRITERS: dict[type[Layer], Callable[[Any], str]] = {
     GlobalAveragePool: lambda layer: "gap",
     GlobalMaxPool: lambda layer: "gmp",
     BatchNorm: lambda layer: "bn",
-    LayerNorm: lambda layer: "ln" if layer.over == "all" else f"ln({layer.over})",
+    LayerNorm: lambda layer: layer.word,
     GroupNorm: lambda layer: f"gn({layer.groups})",
     Upsample: _upsample,
     Flatten: lambda layer: "flatten",
