@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         ReLU,
         Upsample,
     )
-    from initscope.networks import Concat, Residual, Sequential, Sum, parse, predict, tangent_kernel
+    from initscope.networks import Concat, Product, Residual, Sequential, Sum, parse, predict, tangent_kernel
     from initscope.probe import check, fix
     from initscope.scale import kernel_classifier
 
@@ -73,7 +73,7 @@ _HOME = {
         "Activate", "AveragePool", "BatchNorm", "Conv", "Dense", "Dropout", "Flatten", "GlobalAveragePool",
         "GlobalMaxPool", "GroupNorm", "L2Pool", "LayerNorm", "MaxPool", "ReLU", "Upsample",
     ),
-    "networks": ("Concat", "Residual", "Sequential", "Sum", "parse", "predict", "tangent_kernel"),
+    "networks": ("Concat", "Product", "Residual", "Sequential", "Sum", "parse", "predict", "tangent_kernel"),
     "probe": ("check", "fix"),
     "scale": ("kernel_classifier",),
 }  # fmt: skip
@@ -98,6 +98,7 @@ __all__ = [
     "L2Pool",
     "LayerNorm",
     "MaxPool",
+    "Product",
     "ReLU",
     "Residual",
     "Sequential",

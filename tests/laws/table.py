@@ -26,7 +26,7 @@ from initscope.layers import (
     Scale,
     Upsample,
 )
-from initscope.networks import Concat, Residual, Sequential, Sum
+from initscope.networks import Concat, Product, Residual, Sequential, Sum
 from initscope.weights import DeltaOrthogonal, Gaussian, He, Orthogonal, TapCovariance, Uniform, ZeroSum
 
 R = Activate(RELU)
@@ -156,6 +156,26 @@ LAYERS = [
     Case("concat with skip", lambda c: [Conv(c), Concat(Sequential(), Conv(c)), R, GlobalAveragePool()]),
     Case("concat with data", lambda c: [Concat(Conv(c), Sequential()), GlobalAveragePool()]),
     Case("concat batch norm relu", lambda c: [Concat(Conv(c), Conv(c, 1)), BatchNorm(TINY), R], 0),
+    Case(
+        "concat along rows",
+        lambda c: [Concat(Sequential(Conv(c), R), Conv(c, 1), axis=1), Conv(c), R, GlobalAveragePool()],
+    ),
+    Case("concat along columns", lambda c: [Conv(c), Concat(Sequential(), Sequential(Conv(c), R), axis=2), R, Conv(c)]),
+    Case(
+        "concat with data along a sequence",
+        lambda c: [Concat(Sequential(), Conv(4), axis=1), Conv(c), R],
+        shape=SEQUENCE,
+    ),
+    Case("product", lambda c: [Product(Sequential(Conv(c), R), Conv(c, 1)), GlobalAveragePool()], 2),
+    Case("product of three", lambda c: [Product(Conv(c), Sequential(Conv(c, 1), R), Conv(c)), Conv(c)], 3),
+    Case("product with data", lambda c: [Product(Sequential(), Sequential(Conv(4), Activate(TANH))), Conv(c), R], None),
+    Case(
+        "gated",
+        lambda c: [Dense(c), R, Product(Sequential(), Sequential(Dense(c), Activate(TANH))), Dense(16)],
+        None,
+        True,
+        wide=True,
+    ),
     Case("dense bias", lambda c: [Dense(c, bias=0.4), R], None, vectors=True),
     Case("dense zero sum", lambda c: [Dense(c, weights=ZeroSum()), R], vectors=True),
     Case("dense of images", lambda c: [Conv(c), R, Dense(c)]),

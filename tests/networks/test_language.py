@@ -30,7 +30,7 @@ from initscope.layers import (
     Scale,
     Upsample,
 )
-from initscope.networks import Concat, Residual, Sequential, Sum
+from initscope.networks import Concat, Product, Residual, Sequential, Sum
 from initscope.networks.language import MOST_LAYERS, parse, unparse
 from initscope.networks.language.words import ACTIVATIONS, FIXED, default_words
 
@@ -49,8 +49,8 @@ def frozen(layer: Layer) -> object:
         return tuple(frozen(part) for part in layer.layers)
     if isinstance(layer, Residual):
         return "res", layer.scale, tuple(frozen(part) for part in layer.layers)
-    if isinstance(layer, Sum | Concat):
-        return type(layer), tuple(frozen(part) for part in layer.branches)
+    if isinstance(layer, Sum | Product | Concat):
+        return type(layer), getattr(layer, "axis", 0), tuple(frozen(part) for part in layer.branches)
     return layer
 
 
@@ -145,6 +145,8 @@ def test_compositions() -> None:
     assert only("res(bn relu conv3, scale=0.1)") == Residual(*bn_relu_conv, scale=0.1)
     assert only("cat(conv3 | conv5 relu)") == Concat(parse("conv3"), parse("conv5 relu"))
     assert only("sum(conv3 | conv1)") == Sum(parse("conv3"), parse("conv1"))
+    assert only("prod(conv3 | conv1 relu)") == Product(parse("conv3"), parse("conv1 relu"))
+    assert only("cat(conv3 | conv1, axis=2)") == Concat(parse("conv3"), parse("conv1"), axis=2)
     deep = only("res(conv1 2x(sum(conv3 | res(conv1 cat(conv1 | conv3)))) relu)")
     assert isinstance(deep, Residual)
     assert len(deep.layers) == 4
@@ -168,6 +170,8 @@ BROKEN = {
     "res(conv3 | conv1)": (1, 1, "'res' has 2 branches", "res(sum("),
     "res(conv3, skale=2)": (1, 12, "no option 'skale'", "did you mean scale?"),
     "sum(conv3 | conv1, scale=2)": (1, 20, "no option 'scale'", "no arguments"),
+    "prod(relu | tanh)": (1, 1, "more than one branch has a path without", "as one activation"),
+    "cat(conv3 | conv1, axis=4)": (1, 1, "axis is 4, expected 0 to 3", "0 are channels"),
     "10(conv3)": (1, 3, "found '(', expected x(", "10x(conv3 relu)"),
     "10x conv3": (1, 5, "expected ( after the count", "put ("),
     "1000000000x(conv3)": (1, 1, "the count is '1000000000'", "in that range"),
@@ -340,7 +344,10 @@ def _compose(inner: st.SearchStrategy[Layer]) -> st.SearchStrategy[Layer]:
     return st.one_of(
         st.builds(lambda layers, scale: Residual(Conv(8), *layers, scale=scale), body, st.floats(-2, 2)),
         st.lists(branch, min_size=2, max_size=3).map(lambda branches: Sum(*branches)),
-        st.lists(branch, min_size=2, max_size=3).map(lambda branches: Concat(*branches)),
+        st.lists(branch, min_size=2, max_size=3).map(lambda branches: Product(*branches)),
+        st.builds(
+            lambda parts, axis: Concat(*parts, axis=axis), st.lists(branch, min_size=2, max_size=3), st.integers(0, 3)
+        ),
     )
 
 

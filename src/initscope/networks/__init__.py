@@ -1,6 +1,6 @@
 """Compositions of layers, the architecture language, exact prediction and kernels."""
 
-from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
+from initscope.networks.composition import Concat, Product, Residual, Sequential, Sum, as_network
 from initscope.networks.kernels import KernelEstimate, kernel, kernel_estimate
 from initscope.networks.language import parse, unparse
 from initscope.networks.prediction import LayerGeometry, Prediction, predict
@@ -11,6 +11,7 @@ __all__ = [
     "KernelEstimate",
     "LayerGeometry",
     "Prediction",
+    "Product",
     "Residual",
     "Sequential",
     "Sum",

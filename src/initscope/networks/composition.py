@@ -1,8 +1,9 @@
-"""Compositions of layers: one after the other, added up, side by side."""
+"""Compositions of layers: one after the other, added up, multiplied, side by side."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -11,11 +12,12 @@ from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State
+from initscope.geometry.inputs import MOST_AXES
 from initscope.layers import Layer, Scale, Shape, Trace
-from initscope.networks.merging import add, concatenate
+from initscope.networks.merging import add, concatenate, join, multiply
 
 
-class _Composition(Layer):
+class Composition(Layer):
     """What a composition asks for is what any of its parts asks for; its weights count only if no path avoids them."""
 
     @property
@@ -40,7 +42,7 @@ class _Composition(Layer):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Sequential(_Composition):
+class Sequential(Composition):
     """Layers one after the other."""
 
     layers: tuple[Layer, ...]
@@ -86,7 +88,7 @@ class Sequential(_Composition):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Sum(_Composition):
+class Sum(Composition):
     """The sum of branches on the same input.
 
     Branches with weights of their own are independent of the others, so
@@ -99,12 +101,7 @@ class Sum(_Composition):
         _require_layers("sum", branches)
         if len(branches) < 2:
             raise BadInput("sum", f"got {len(branches)} branches", "pass at least two")
-        if sum(not b.has_weights for b in branches) > 1:
-            raise BadInput(
-                "sum",
-                "more than one branch has a path without a dense or conv layer, so their units are not independent",
-                "write nested skips as one sum, and activations of the same units as one activation",
-            )
+        _require_independent("sum", branches, "write nested skips as one sum")
         object.__setattr__(self, "branches", branches)
 
     @property
@@ -116,10 +113,7 @@ class Sum(_Composition):
         return f"sum({' | '.join(b.word for b in self.branches)})"
 
     def output_shape(self, shape: Shape) -> Shape:
-        shapes = [b.output_shape(shape) for b in self.branches]
-        if len(set(shapes)) > 1:
-            raise BadInput(self.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make them equal")
-        return shapes[0]
+        return _equal_shape(self, self.branches, shape)
 
     def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
         trace = trace if trace is not None else Trace()
@@ -128,14 +122,55 @@ class Sum(_Composition):
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], add=True)
+        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], _total)
 
     def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return _merge([b.draw(inputs, generator) for b in self.branches], add=True)
+        return _total([b.draw(inputs, generator) for b in self.branches])
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Residual(_Composition):
+class Product(Composition):
+    """The elementwise product of branches on the same input.
+
+    Branches with weights of their own are independent of the others: second moments, products and means multiply,
+    A' = A₁ A₂ and E u'v' = E u₁v₁ · E u₂v₂. A skip and a branch with an activation at its end make a gate.
+    """
+
+    branches: tuple[Layer, ...]
+
+    def __init__(self, *branches: Layer) -> None:
+        _require_layers("prod", branches)
+        if len(branches) < 2:
+            raise BadInput("prod", f"got {len(branches)} branches", "pass at least two")
+        _require_independent("prod", branches, "give every branch but one a dense or conv layer")
+        object.__setattr__(self, "branches", branches)
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        return self.branches
+
+    @property
+    def word(self) -> str:
+        return f"prod({' | '.join(b.word for b in self.branches)})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return _equal_shape(self, self.branches, shape)
+
+    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
+        trace = trace if trace is not None else Trace()
+        self.output_shape(_shape(state))
+        return reduce(multiply, _run_branches(self.branches, state, trace))
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], _product)
+
+    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
+        return _product([b.draw(inputs, generator) for b in self.branches])
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Residual(Composition):
     """The input plus `scale` times a branch."""
 
     layers: tuple[Layer, ...]
@@ -179,16 +214,26 @@ class Residual(_Composition):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Concat(_Composition):
-    """Branches on the same input side by side along channels: each stays a kind of units of its own."""
+class Concat(Composition):
+    """Branches on the same input side by side: along channels (`axis=0`), or along a position axis (1, 2 or 3).
+
+    Along channels each branch stays a kind of units of its own. Along positions the products between positions of two
+    branches are those of their means: as in a sum, all branches but one need weights of their own.
+    """
 
     branches: tuple[Layer, ...]
+    axis: int
 
-    def __init__(self, *branches: Layer) -> None:
+    def __init__(self, *branches: Layer, axis: int = 0) -> None:
         _require_layers("cat", branches)
         if len(branches) < 2:
             raise BadInput("cat", f"got {len(branches)} branches", "pass at least two")
+        if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis <= MOST_AXES:
+            raise BadInput(
+                "cat", f"axis is {axis!r}, expected 0 to {MOST_AXES}", "0 are channels, 1 the first position axis"
+            )
         object.__setattr__(self, "branches", branches)
+        object.__setattr__(self, "axis", axis)
 
     @property
     def parts(self) -> tuple[Layer, ...]:
@@ -196,13 +241,19 @@ class Concat(_Composition):
 
     @property
     def word(self) -> str:
-        return f"cat({' | '.join(b.word for b in self.branches)})"
+        axis = f", axis={self.axis}" if self.axis else ""
+        return f"cat({' | '.join(b.word for b in self.branches)}{axis})"
 
     def output_shape(self, shape: Shape) -> Shape:
         shapes = [b.output_shape(shape) for b in self.branches]
-        if len({s[1:] for s in shapes}) > 1:
+        axis = self.axis
+        if axis >= len(shapes[0]):
+            raise BadInput(
+                self.word, f"the branches end in shape {shapes[0]}, which has no axis {axis}", "use another axis"
+            )
+        if len({(*s[:axis], *s[axis + 1 :]) for s in shapes}) > 1:
             raise BadInput(self.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make the sizes equal")
-        return sum(s[0] for s in shapes), *shapes[0][1:]
+        return *shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]
 
     def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
         trace = trace if trace is not None else Trace()
@@ -211,31 +262,58 @@ class Concat(_Composition):
         if all(isinstance(o, Inputs) for o in outs):
             first = outs[0]
             assert isinstance(first, Inputs)
-            x, y = (torch.cat([getattr(o, side) for o in outs], 1) for side in "xy")
+            x, y = (self._beside([getattr(o, side) for o in outs]) for side in "xy")
             return replace(first, x=x, y=x if first.joint else y)
-        return concatenate([o.state() if isinstance(o, Inputs) else o for o in outs])
+        states = [o.state() if isinstance(o, Inputs) else o for o in outs]
+        if self.axis == 0:
+            return concatenate(states)
+        _require_independent("cat", self.branches, "concatenate along channels, which needs no independence")
+        return join(states, self.axis - 1)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], add=False)
+        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], self._beside)
 
     def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return _merge([b.draw(inputs, generator) for b in self.branches], add=False)
+        return self._beside([b.draw(inputs, generator) for b in self.branches])
+
+    def _beside(self, outputs: list[Tensor]) -> Tensor:
+        return torch.cat(outputs, self.axis + 1)
 
 
 class Parallel(nn.Module):
-    """The finite face of sums and concatenations."""
+    """The finite face of sums, products and concatenations: `merge` makes one output of the branches'."""
 
-    def __init__(self, branches: list[nn.Module], *, add: bool) -> None:
+    def __init__(self, branches: list[nn.Module], merge: Callable[[list[Tensor]], Tensor]) -> None:
         super().__init__()
-        self.branches, self.add = nn.ModuleList(branches), add
+        self.branches, self.merge = nn.ModuleList(branches), merge
 
     def forward(self, x: Tensor) -> Tensor:
-        return _merge([branch(x) for branch in self.branches], add=self.add)
+        return self.merge([branch(x) for branch in self.branches])
 
 
-def _merge(outputs: list[Tensor], *, add: bool) -> Tensor:
-    return torch.stack(outputs).sum(0) if add else torch.cat(outputs, 1)
+def _total(outputs: list[Tensor]) -> Tensor:
+    return torch.stack(outputs).sum(0)
+
+
+def _product(outputs: list[Tensor]) -> Tensor:
+    return reduce(torch.mul, outputs)
+
+
+def _equal_shape(layer: Layer, branches: tuple[Layer, ...], shape: Shape) -> Shape:
+    shapes = [b.output_shape(shape) for b in branches]
+    if len(set(shapes)) > 1:
+        raise BadInput(layer.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make them equal")
+    return shapes[0]
+
+
+def _require_independent(place: str, branches: tuple[Layer, ...], remedy: str) -> None:
+    if sum(not b.has_weights for b in branches) > 1:
+        raise BadInput(
+            place,
+            "more than one branch has a path without a dense or conv layer, so their units are not independent",
+            f"{remedy}, and activations of the same units as one activation",
+        )
 
 
 def as_network(place: str, net: object) -> Sequential:

@@ -19,7 +19,7 @@ from torch import Tensor
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
-from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
+from initscope.networks.composition import Composition, Concat, Product, Residual, Sequential, Sum, as_network
 from initscope.networks.fast import Variances, fast_plan, variances_of
 from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
 from initscope.networks.prediction import totals
@@ -96,7 +96,7 @@ def require_closed_forms(net: Sequential, x: Tensor) -> None:
 
 def _parts(layer: Layer) -> Iterator[Layer]:
     yield layer
-    for part in layer.parts if isinstance(layer, Sequential | Sum | Concat | Residual) else ():
+    for part in layer.parts if isinstance(layer, Composition) else ():
         yield from _parts(part)
 
 
@@ -162,7 +162,7 @@ def parameters(layer: Layer, shape: Shape) -> list[tuple[Dense | Conv, Shape]]:
     """The layers with weights and the shape of what they get, in the order in which `sample` makes their modules."""
     if isinstance(layer, Residual):
         layer = layer.sum
-    if isinstance(layer, Sum | Concat):
+    if isinstance(layer, Sum | Product | Concat):
         return [found for branch in layer.branches for found in parameters(branch, shape)]
     if isinstance(layer, Sequential):
         found = []

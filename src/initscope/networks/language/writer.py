@@ -31,7 +31,7 @@ from initscope.layers import (
 )
 from initscope.layers.biases import Bias
 from initscope.layers.shifts import Size, size_text
-from initscope.networks.composition import Concat, Residual, Sequential, Sum
+from initscope.networks.composition import Composition, Concat, Product, Residual, Sequential, Sum
 from initscope.networks.language.reader import parse
 from initscope.weights import WeightLaw
 
@@ -67,10 +67,10 @@ def python_call(layer: object) -> str:
     """The layer as Python code: its constructor with the arguments that are not defaults; activations by their name."""
     if isinstance(layer, Activation):
         return layer.name
-    if isinstance(layer, Sequential | Residual | Sum | Concat):
-        parts = layer.branches if isinstance(layer, Sum | Concat) else layer.layers
-        scale = [f"scale={layer.scale!r}"] if isinstance(layer, Residual) and layer.scale != 1.0 else []
-        return f"{type(layer).__name__}({', '.join([*map(python_call, parts), *scale])})"
+    if isinstance(layer, Composition):
+        more = [f"scale={layer.scale!r}"] if isinstance(layer, Residual) and layer.scale != 1.0 else []
+        more += [f"axis={layer.axis}"] if isinstance(layer, Concat) and layer.axis else []
+        return f"{type(layer).__name__}({', '.join([*map(python_call, layer.parts), *more])})"
     if not isinstance(layer, Layer):
         return repr(layer)
     given: list[str] = []
@@ -94,7 +94,7 @@ def _text(layer: Layer) -> str:
         _refuse(layer, f"the language has no word for {type(layer).__name__}")
     text = write(layer)
     # Options that the language does not have (an epsilon, a margin) show as a difference after reading again.
-    if type(layer) not in (Activate, Residual, Concat, Sum) and parse(text).layers[0] != layer:
+    if not isinstance(layer, Activate | Composition) and parse(text).layers[0] != layer:
         _refuse(layer, f"the language cannot say every option of {python_call(layer)}")
     return text
 
@@ -210,6 +210,11 @@ def _branches(word: str) -> Callable[[Any], str]:
     return lambda layer: f"{word}({' | '.join(unparse(branch) for branch in layer.branches)})"
 
 
+def _concat(layer: Concat) -> str:
+    axis = f", axis={layer.axis}" if layer.axis else ""
+    return f"{_branches('cat')(layer)[:-1]}{axis})"
+
+
 def _residual(layer: Residual) -> str:
     scale = "" if layer.scale == 1.0 else f", scale={float(layer.scale)!r}"
     return f"res({unparse(Sequential(*layer.layers))}{scale})"
@@ -232,6 +237,7 @@ _WRITERS: dict[type[Layer], Callable[[Any], str]] = {
     Dropout: lambda layer: f"dropout({float(layer.p)!r})",
     Scale: lambda layer: f"scale({float(layer.factor)!r})",
     Residual: _residual,
-    Concat: _branches("cat"),
+    Concat: _concat,
     Sum: _branches("sum"),
+    Product: _branches("prod"),
 }
