@@ -26,7 +26,7 @@ from initscope.layers import (
     Scale,
     Upsample,
 )
-from initscope.networks import Concat, Product, Residual, Sequential, Sum
+from initscope.networks import Concat, Masked, Product, Residual, Sequential, Sum
 from initscope.weights import DeltaOrthogonal, Gaussian, He, Orthogonal, TapCovariance, Uniform, ZeroSum
 
 R = Activate(RELU)
@@ -43,6 +43,7 @@ class Case:
     degree: int | None = 1
     vectors: bool = False
     shape: tuple[int, ...] = (4, 6, 6)  # of one input, unless it is a vector
+    masks: bool = False  # some positions of the inputs are zero in all channels
     wide: bool = False  # the finite face has the exact law only with many channels
 
     def net(self, width: int) -> Sequential:
@@ -53,6 +54,8 @@ class Case:
         shape = (pairs, 12) if self.vectors else (pairs, *self.shape)
         x = torch.rand(shape, generator=g, dtype=torch.float64) - (0.5 if self.vectors else 0.1)
         y = 0.6 * x + 0.5 * torch.rand(shape, generator=g, dtype=torch.float64) - 0.2
+        if self.masks:
+            x[..., -1], y[..., -2:], x[0, ..., 0] = 0, 0, 0
         return x, y
 
     def __str__(self) -> str:
@@ -176,6 +179,37 @@ LAYERS = [
         True,
         wide=True,
     ),
+    Case(
+        "masked",
+        lambda c: [Masked(Conv(c, bias=0.2), Activate(TANH), Conv(c, 2, 2, padding="zero"), R, GlobalAveragePool())],
+        None,
+        shape=SEQUENCE,
+        masks=True,
+    ),
+    Case(
+        "masked, positions kept",
+        lambda c: [Masked(Conv(c, padding="valid"), R, AveragePool(2, 1)), Conv(c, 1)],
+        masks=True,
+    ),
+    Case("masked max", lambda c: [Masked(Conv(c), MaxPool(2, 1), GlobalMaxPool())], shape=SEQUENCE, masks=True),
+    Case(
+        "masked branches",
+        lambda c: [Masked(Conv(c), Residual(R, Conv(c)), Concat(Conv(c), Conv(c, 1)), R), Dense(c)],
+        masks=True,
+    ),
+    Case(
+        "masked layer norm",
+        lambda c: [Masked(Conv(c), R, LayerNorm(epsilon=0.0), GlobalAveragePool())],
+        0,
+        wide=True,
+        masks=True,
+    ),
+    Case(
+        "masked data",
+        lambda c: [Masked(AveragePool(3, 1, "same"), LayerNorm("channels", 0.0), Conv(c), R)],
+        0,
+        masks=True,
+    ),
     Case("dense bias", lambda c: [Dense(c, bias=0.4), R], None, vectors=True),
     Case("dense zero sum", lambda c: [Dense(c, weights=ZeroSum()), R], vectors=True),
     Case("dense of images", lambda c: [Conv(c), R, Dense(c)]),
@@ -196,7 +230,9 @@ LAYERS = [
     Case("max pool of sequences", lambda c: [Conv(c), MaxPool(3, 2, "same"), R], shape=SEQUENCE),
     Case("global max pool of sequences", lambda c: [Conv(c), GlobalMaxPool()], shape=SEQUENCE),
     Case(
-        "upsample zeros of volumes", lambda c: [Conv(c), Upsample(2, "zeros"), R, AveragePool(3, 2)], shape=(2, 2, 2, 3)
+        "upsample zeros of volumes",
+        lambda c: [Conv(c, 2), Upsample(2, "zeros"), R, AveragePool(3, 2)],
+        shape=(2, 2, 2, 3),
     ),
     Case("flatten sequences", lambda c: [Conv(c, padding="zero"), Flatten(), R, Dense(c)], shape=SEQUENCE),
     Case("dropout of sequences", lambda c: [Conv(c), R, Dropout(0.3), GlobalAveragePool()], shape=SEQUENCE),

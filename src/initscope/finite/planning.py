@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from initscope.layers import Conv, Dense, Layer, Shape
-from initscope.networks import Concat, Product, Residual, Sequential, Sum
+from initscope.networks import Concat, Masked, Product, Residual, Sequential, Sum
 from initscope.networks.planning import budget, require_memory
 
 # Activations that travel together. A constant: if it followed the memory at hand, so would the last digits of the results.
@@ -63,7 +63,7 @@ def _sizes(layer: Layer, shape: Shape) -> _Sizes:
         parts = [_sizes(branch, shape) for branch in layer.branches]
         values = math.prod(shape) + sum(p.values for p in parts)  # every branch's output waits for the others
         return _Sizes(values, sum(p.weights for p in parts), max(p.largest for p in parts))
-    if isinstance(layer, Sequential):
+    if isinstance(layer, Sequential | Masked):
         found = _Sizes(math.prod(shape), 0, 0)
         for part in layer.layers:
             s = _sizes(part, shape)

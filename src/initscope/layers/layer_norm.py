@@ -157,8 +157,17 @@ class StandardiseGroups(nn.Module):
         return F.group_norm(x, self.groups, eps=self.epsilon)
 
 
-def normalise(state: State, axes: tuple[int, ...], epsilon: float, by_kind: bool = False) -> State:
-    """See `LayerNorm`; over the position axes `axes`, and over all kinds of units together unless `by_kind`."""
+def normalise(
+    state: State,
+    axes: tuple[int, ...],
+    epsilon: float,
+    by_kind: bool = False,
+    shares: tuple[Tensor, Tensor] | None = None,
+) -> State:
+    """See `LayerNorm`; over the position axes `axes`, and over all kinds of units together unless `by_kind`.
+
+    `shares`: of the positions that count, for each side, where units at the others are zero and are to be left out.
+    """
     size = len(state.positions)
 
     def pooled(t: Tensor) -> Tensor:
@@ -167,8 +176,9 @@ def normalise(state: State, axes: tuple[int, ...], epsilon: float, by_kind: bool
         return t.mean(tuple(a - size for a in axes), keepdim=True) if axes else t
 
     def statistics(s: Side) -> tuple[Tensor, Tensor]:
-        centre = pooled(s.mean)
-        return centre, (pooled(s.norm) - centre.square() + epsilon).rsqrt()
+        share = 1.0 if shares is None else shares[0] if s is state.x else shares[1]
+        centre = pooled(s.mean) / share
+        return centre, (pooled(s.norm) / share - centre.square() + epsilon).rsqrt()
 
     stats = {s: statistics(s) for s in (state.x, state.y)}
 

@@ -1,9 +1,8 @@
-"""Compositions of layers: one after the other, added up, multiplied, side by side."""
+"""Compositions of layers: what all of them share, and layers one after the other."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -12,9 +11,7 @@ from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State
-from initscope.geometry.inputs import MOST_AXES
-from initscope.layers import Layer, Scale, Shape, Trace
-from initscope.networks.merging import add, concatenate, join, multiply
+from initscope.layers import Layer, Shape, Trace
 
 
 class Composition(Layer):
@@ -48,7 +45,7 @@ class Sequential(Composition):
     layers: tuple[Layer, ...]
 
     def __init__(self, *layers: Layer) -> None:
-        _require_layers("sequential", layers)
+        require_layers("sequential", layers)
         object.__setattr__(self, "layers", layers)
 
     @property
@@ -70,11 +67,11 @@ class Sequential(Composition):
         trace = trace if trace is not None else Trace()
         keep = trace.keep_positions
         for layer, rest in zip(self.layers, needed_after(self.layers, keep), strict=True):
-            state = _trim(state, rest or layer.needs_all_positions)
+            state = trim(state, rest or layer.needs_all_positions)
             trace.keep_positions = rest
             state = layer.propagate(state, trace)
         trace.keep_positions = keep
-        return _trim(state, keep)
+        return trim(state, keep)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Sequential:
         modules = []
@@ -85,235 +82,6 @@ class Sequential(Composition):
 
     def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
         return reduce(lambda h, layer: layer.draw(h, generator), self.layers, inputs)
-
-
-@dataclass(frozen=True, init=False, repr=False)
-class Sum(Composition):
-    """The sum of branches on the same input.
-
-    Branches with weights of their own are independent of the others, so
-    A' = Σ A_i + 2 Σ_{i<j} m_i m_j and D' = Σ D_i + 2 Σ_{i<j} (m_i^a - m_i^b)(m_j^a - m_j^b), m being the units' means.
-    """
-
-    branches: tuple[Layer, ...]
-
-    def __init__(self, *branches: Layer) -> None:
-        _require_layers("sum", branches)
-        if len(branches) < 2:
-            raise BadInput("sum", f"got {len(branches)} branches", "pass at least two")
-        _require_independent("sum", branches, "write nested skips as one sum")
-        object.__setattr__(self, "branches", branches)
-
-    @property
-    def parts(self) -> tuple[Layer, ...]:
-        return self.branches
-
-    @property
-    def word(self) -> str:
-        return f"sum({' | '.join(b.word for b in self.branches)})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return _equal_shape(self, self.branches, shape)
-
-    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
-        trace = trace if trace is not None else Trace()
-        self.output_shape(_shape(state))
-        return reduce(add, _run_branches(self.branches, state, trace))
-
-    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        self.output_shape(shape)
-        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], _total)
-
-    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return _total([b.draw(inputs, generator) for b in self.branches])
-
-
-@dataclass(frozen=True, init=False, repr=False)
-class Product(Composition):
-    """The elementwise product of branches on the same input.
-
-    Branches with weights of their own are independent of the others: second moments, products and means multiply,
-    A' = A₁ A₂ and E u'v' = E u₁v₁ · E u₂v₂. A skip and a branch with an activation at its end make a gate.
-    """
-
-    branches: tuple[Layer, ...]
-
-    def __init__(self, *branches: Layer) -> None:
-        _require_layers("prod", branches)
-        if len(branches) < 2:
-            raise BadInput("prod", f"got {len(branches)} branches", "pass at least two")
-        _require_independent("prod", branches, "give every branch but one a dense or conv layer")
-        object.__setattr__(self, "branches", branches)
-
-    @property
-    def parts(self) -> tuple[Layer, ...]:
-        return self.branches
-
-    @property
-    def word(self) -> str:
-        return f"prod({' | '.join(b.word for b in self.branches)})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return _equal_shape(self, self.branches, shape)
-
-    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
-        trace = trace if trace is not None else Trace()
-        self.output_shape(_shape(state))
-        return reduce(multiply, _run_branches(self.branches, state, trace))
-
-    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        self.output_shape(shape)
-        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], _product)
-
-    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return _product([b.draw(inputs, generator) for b in self.branches])
-
-
-@dataclass(frozen=True, init=False, repr=False)
-class Residual(Composition):
-    """The input plus `scale` times a branch."""
-
-    layers: tuple[Layer, ...]
-    scale: float
-
-    def __init__(self, *layers: Layer, scale: float = 1.0) -> None:
-        _require_layers("res", layers)
-        object.__setattr__(self, "layers", layers)
-        object.__setattr__(self, "scale", scale)
-        _ = self.sum  # refuses a branch without weights, and a scale that is no number
-
-    @property
-    def sum(self) -> Sum:
-        tail = () if self.scale == 1.0 else (Scale(self.scale),)
-        return Sum(Sequential(), Sequential(*self.layers, *tail))
-
-    @property
-    def parts(self) -> tuple[Layer, ...]:
-        return self.layers
-
-    @property
-    def has_weights(self) -> bool:
-        return False  # the skip has none
-
-    @property
-    def word(self) -> str:
-        inside = " ".join(layer.word for layer in self.layers)
-        return f"res({inside})" if self.scale == 1.0 else f"res({inside}, scale={self.scale:g})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return self.sum.output_shape(shape)
-
-    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
-        return self.sum.propagate(state, trace)
-
-    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        return self.sum.sample(shape, generator=generator, dtype=dtype)
-
-    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return self.sum.draw(inputs, generator)
-
-
-@dataclass(frozen=True, init=False, repr=False)
-class Concat(Composition):
-    """Branches on the same input side by side: along channels (`axis=0`), or along a position axis (1, 2 or 3).
-
-    Along channels each branch stays a kind of units of its own. Along positions the products between positions of two
-    branches are those of their means: as in a sum, all branches but one need weights of their own.
-    """
-
-    branches: tuple[Layer, ...]
-    axis: int
-
-    def __init__(self, *branches: Layer, axis: int = 0) -> None:
-        _require_layers("cat", branches)
-        if len(branches) < 2:
-            raise BadInput("cat", f"got {len(branches)} branches", "pass at least two")
-        if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis <= MOST_AXES:
-            raise BadInput(
-                "cat", f"axis is {axis!r}, expected 0 to {MOST_AXES}", "0 are channels, 1 the first position axis"
-            )
-        object.__setattr__(self, "branches", branches)
-        object.__setattr__(self, "axis", axis)
-
-    @property
-    def parts(self) -> tuple[Layer, ...]:
-        return self.branches
-
-    @property
-    def word(self) -> str:
-        axis = f", axis={self.axis}" if self.axis else ""
-        return f"cat({' | '.join(b.word for b in self.branches)}{axis})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        shapes = [b.output_shape(shape) for b in self.branches]
-        axis = self.axis
-        if axis >= len(shapes[0]):
-            raise BadInput(
-                self.word, f"the branches end in shape {shapes[0]}, which has no axis {axis}", "use another axis"
-            )
-        if len({(*s[:axis], *s[axis + 1 :]) for s in shapes}) > 1:
-            raise BadInput(self.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make the sizes equal")
-        return *shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]
-
-    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
-        trace = trace if trace is not None else Trace()
-        self.output_shape(_shape(state))
-        outs = _run_branches(self.branches, state, trace)
-        if all(isinstance(o, Inputs) for o in outs):
-            first = outs[0]
-            assert isinstance(first, Inputs)
-            x, y = (self._beside([getattr(o, side) for o in outs]) for side in "xy")
-            return replace(first, x=x, y=x if first.joint else y)
-        states = [o.state() if isinstance(o, Inputs) else o for o in outs]
-        if self.axis == 0:
-            return concatenate(states)
-        _require_independent("cat", self.branches, "concatenate along channels, which needs no independence")
-        return join(states, self.axis - 1)
-
-    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        self.output_shape(shape)
-        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], self._beside)
-
-    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return self._beside([b.draw(inputs, generator) for b in self.branches])
-
-    def _beside(self, outputs: list[Tensor]) -> Tensor:
-        return torch.cat(outputs, self.axis + 1)
-
-
-class Parallel(nn.Module):
-    """The finite face of sums, products and concatenations: `merge` makes one output of the branches'."""
-
-    def __init__(self, branches: list[nn.Module], merge: Callable[[list[Tensor]], Tensor]) -> None:
-        super().__init__()
-        self.branches, self.merge = nn.ModuleList(branches), merge
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.merge([branch(x) for branch in self.branches])
-
-
-def _total(outputs: list[Tensor]) -> Tensor:
-    return torch.stack(outputs).sum(0)
-
-
-def _product(outputs: list[Tensor]) -> Tensor:
-    return reduce(torch.mul, outputs)
-
-
-def _equal_shape(layer: Layer, branches: tuple[Layer, ...], shape: Shape) -> Shape:
-    shapes = [b.output_shape(shape) for b in branches]
-    if len(set(shapes)) > 1:
-        raise BadInput(layer.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make them equal")
-    return shapes[0]
-
-
-def _require_independent(place: str, branches: tuple[Layer, ...], remedy: str) -> None:
-    if sum(not b.has_weights for b in branches) > 1:
-        raise BadInput(
-            place,
-            "more than one branch has a path without a dense or conv layer, so their units are not independent",
-            f"{remedy}, and activations of the same units as one activation",
-        )
 
 
 def as_network(place: str, net: object) -> Sequential:
@@ -346,25 +114,14 @@ def needed_after(layers: tuple[Layer, ...], keep: bool = False) -> list[bool]:
     return needed[::-1]
 
 
-def _run_branches(branches: tuple[Layer, ...], state: State | Inputs, trace: Trace) -> list[State | Inputs]:
-    needed = trace.keep_positions
-    if isinstance(state, State):
-        state = replace(state, tied=False)  # what ties units before the fork does not tie the branches to each other
-    return [_trim(Sequential(branch).propagate(state, trace), needed) for branch in branches]
-
-
-def _trim(state: State | Inputs, needed: bool) -> State | Inputs:
+def trim(state: State | Inputs, needed: bool) -> State | Inputs:
     """Pairs of different positions are carried only as far as a layer needs them."""
     if needed:
         return state
     return replace(state, all_positions=False) if isinstance(state, Inputs) else state.same_position()
 
 
-def _shape(state: State | Inputs) -> Shape:
-    return state.shape if isinstance(state, Inputs) else (state.channels, *state.positions)
-
-
-def _require_layers(place: str, layers: tuple[object, ...]) -> None:
+def require_layers(place: str, layers: tuple[object, ...]) -> None:
     for i, layer in enumerate(layers):
         if not isinstance(layer, Layer):
             raise BadInput(

@@ -14,7 +14,9 @@ from torch import Tensor
 from initscope.errors import BadInput
 from initscope.geometry import Inputs
 from initscope.layers import Conv, Dense, Flatten, Layer, Shape, Trace
-from initscope.networks.composition import Composition, Concat, Product, Residual, Sequential, Sum
+from initscope.networks.branches import Concat, Product, Residual, Sum
+from initscope.networks.composition import Composition, Sequential
+from initscope.networks.masks import Masked
 
 SHARE = 0.25  # of the free memory, where the caller gives no budget
 REPLICATES = 16  # independent repetitions of a simulated layer: their spread is the standard error
@@ -120,7 +122,7 @@ def _largest(layer: Layer, shape: Shape, kinds: int) -> tuple[int, int]:
         ends = [k for _, k in parts]
         beside = isinstance(layer, Concat) and layer.axis == 0
         return sum(p for p, _ in parts), sum(ends) if beside else max(ends)
-    layers = layer.layers if isinstance(layer, Sequential) else (layer,)
+    layers = layer.layers if isinstance(layer, Sequential | Masked) else (layer,)
     return _sequence(layers, shape, kinds, layer.needs_all_positions)
 
 

@@ -19,8 +19,10 @@ from torch import Tensor
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
-from initscope.networks.composition import Composition, Concat, Product, Residual, Sequential, Sum, as_network
+from initscope.networks.branches import Concat, Product, Residual, Sum
+from initscope.networks.composition import Composition, Sequential, as_network
 from initscope.networks.fast import Variances, fast_plan, variances_of
+from initscope.networks.masks import Masked
 from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
@@ -164,7 +166,7 @@ def parameters(layer: Layer, shape: Shape) -> list[tuple[Dense | Conv, Shape]]:
         layer = layer.sum
     if isinstance(layer, Sum | Product | Concat):
         return [found for branch in layer.branches for found in parameters(branch, shape)]
-    if isinstance(layer, Sequential):
+    if isinstance(layer, Sequential | Masked):
         found = []
         for part in layer.layers:
             found += parameters(part, shape)

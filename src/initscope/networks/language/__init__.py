@@ -7,6 +7,7 @@
              | cat(network | network)               channels side by side; positions with axis=1, 2, ...
              | sum(network | network)               added up
              | prod(network | network)              multiplied
+             | masked(network, value=0)             positions at which all channels are 0 do not count
 
 Words, options and limits are listed in docs/language.md.
 """

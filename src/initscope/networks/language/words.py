@@ -205,4 +205,4 @@ def _named(word: str, *numbers: float) -> Activation:
 def default_words() -> list[str]:
     """Every layer word with its usual size, for suggestions."""
     sized = ["conv1", "conv3", "conv5", "avgpool2", "maxpool2", "l2pool2", "up2", "zeroup2"]
-    return sorted({*sized, *FIXED, "res", "cat", "sum", "prod", *ACTIVATIONS})
+    return sorted({*sized, *FIXED, "res", "cat", "sum", "prod", "masked", *ACTIVATIONS})

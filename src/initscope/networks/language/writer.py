@@ -31,8 +31,10 @@ from initscope.layers import (
 )
 from initscope.layers.biases import Bias
 from initscope.layers.shifts import Size, size_text
-from initscope.networks.composition import Composition, Concat, Product, Residual, Sequential, Sum
+from initscope.networks.branches import Concat, Product, Residual, Sum
+from initscope.networks.composition import Composition, Sequential
 from initscope.networks.language.reader import parse
+from initscope.networks.masks import Masked
 from initscope.weights import WeightLaw
 
 _OTHER_NAMES = {"polynomial": "poly", "rectified_power": "relupower"}
@@ -70,6 +72,7 @@ def python_call(layer: object) -> str:
     if isinstance(layer, Composition):
         more = [f"scale={layer.scale!r}"] if isinstance(layer, Residual) and layer.scale != 1.0 else []
         more += [f"axis={layer.axis}"] if isinstance(layer, Concat) and layer.axis else []
+        more += [f"value={layer.value!r}"] if isinstance(layer, Masked) and layer.value else []
         return f"{type(layer).__name__}({', '.join([*map(python_call, layer.parts), *more])})"
     if not isinstance(layer, Layer):
         return repr(layer)
@@ -210,6 +213,11 @@ def _branches(word: str) -> Callable[[Any], str]:
     return lambda layer: f"{word}({' | '.join(unparse(branch) for branch in layer.branches)})"
 
 
+def _masked(layer: Masked) -> str:
+    value = "" if layer.value == 0 else f", value={layer.value!r}"
+    return f"masked({unparse(Sequential(*layer.layers))}{value})"
+
+
 def _concat(layer: Concat) -> str:
     axis = f", axis={layer.axis}" if layer.axis else ""
     return f"{_branches('cat')(layer)[:-1]}{axis})"
@@ -240,4 +248,5 @@ _WRITERS: dict[type[Layer], Callable[[Any], str]] = {
     Concat: _concat,
     Sum: _branches("sum"),
     Product: _branches("prod"),
+    Masked: _masked,
 }
