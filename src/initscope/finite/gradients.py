@@ -107,7 +107,7 @@ def simulate_gradients(
 ) -> GradientSimulation:
     """Each input's gradient norms at each weight layer of independent finite networks, over |δ| and |x| (OP eq. 2).
 
-    x: (n, c, h, w) or (n, d). δ is the gradient at the output of the network's last weight layer. `head=k` puts a linear
+    x: (n, d) or (n, c, *positions). δ is the gradient at the output of the network's last weight layer. `head=k` puts a linear
     read-out to k outputs (Var w = 1/fan-in) between the network and the loss, as in OP section 4.1: it is not part of the
     network, so δ stays where it was.
 

@@ -48,7 +48,8 @@ def tangent_kernel(
 
     "ntk": weights are written as √Var(w) ω with ω of variance 1 and the gradient is by ω, so that the kernel has a limit;
     "standard": the gradient is by w itself, as PyTorch takes it, at the widths that the layers have. Layers that have no
-    closed form, and batch norm, which couples the pairs, are refused.
+    closed form, and batch norm, which couples the pairs, are refused. Dropout gives each input a mask of its own, an input
+    beside itself one and the same: the mean over masks of the gradients' inner products.
 
     >>> from initscope.layers import Activate, Dense
     >>> from initscope.activations import RELU
@@ -79,7 +80,8 @@ def tangent_kernel(
     for done, (rows, columns) in enumerate(work):
         if progress is not None:
             progress(done, len(work))
-        out[rows, columns] = _tangents(net, x[rows], other[columns], parametrization)
+        one_pass = y is None and rows == columns and drops_units(net)
+        out[rows, columns] = _tangents(net, x[rows], other[columns], parametrization, one_pass)
     if progress is not None:
         progress(len(work), len(work))
     return out.triu() + out.triu(1).T if y is None else out
@@ -89,8 +91,6 @@ def require_closed_forms(net: Sequential, x: Tensor) -> None:
     """Refuse what has no exact tangent kernel."""
     if net.needs_joint_batch:
         raise NoExactForm("tangent_kernel", "batch norm couples the inputs", f"use layer norm, or {_TWIN}")
-    if any(isinstance(part, Dropout) for part in _parts(net)):
-        raise NoExactForm("tangent_kernel", "dropout gives an input another network each time", "leave it out")
     if simulates(net, x):
         problem = "some layer has no closed form on this network, its units would have to be drawn"
         raise NoExactForm("tangent_kernel", problem, f"leave it out, or {_TWIN}")
@@ -111,11 +111,18 @@ def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
     return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), LARGEST_TILE))
 
 
-def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization) -> Tensor:
+def drops_units(net: Layer) -> bool:
+    """Whether each pass of an input goes through a network of its own."""
+    return any(isinstance(part, Dropout) for part in _parts(net))
+
+
+def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization, one_pass: bool) -> Tensor:
+    """`one_pass`: x and y are the same batch, each input under one mask of dropout."""
     step = torch.zeros(len(x), len(y), dtype=x.dtype, device=x.device, requires_grad=True)
     trace = Trace(shift=_Shift(step, parametrization))
     with torch.enable_grad():
-        state = net.propagate(Inputs(x, y, zipped=False, all_positions=net.needs_all_positions), trace)
+        inputs = Inputs(x, y, zipped=False, all_positions=net.needs_all_positions, joint=one_pass)
+        state = net.propagate(inputs, trace)
         a, b, d = totals(state)
         products = (a[:, None] + b - d) / 2
         if not products.requires_grad:
