@@ -42,7 +42,8 @@ def with_nan() -> torch.Tensor:
 
 CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "shapes differ": (lambda: predict(NET, IMAGES, IMAGES[:1]), "zipped"),
-    "three dimensions": (lambda: predict(NET, IMAGES[0], IMAGES[0]), r"\(3, 6, 6\)"),
+    "one dimension": (lambda: predict(NET, IMAGES[0, 0, 0], IMAGES[0, 0, 0]), r"\(6,\)"),
+    "six dimensions": (lambda: predict(NET, IMAGES[None, None], IMAGES[None, None]), r"\(1, 1, .*, 3, 6, 6\)"),
     "empty": (lambda: predict(NET, IMAGES[:0], IMAGES[:0]), "empty"),
     "not a tensor": (lambda: predict(NET, [1.0], IMAGES), "list"),  # type: ignore[arg-type]
     "NaN pixels": (lambda: predict(NET, IMAGES, with_nan()), "y: inputs 1 hold NaN"),
