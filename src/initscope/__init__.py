@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         ReLU,
         Upsample,
     )
-    from initscope.networks import Concat, Residual, Sequential, Sum, parse, predict, tangent_kernel
+    from initscope.networks import Concat, Masked, Product, Residual, Sequential, Sum, parse, predict, tangent_kernel
     from initscope.probe import check, fix
     from initscope.scale import kernel_classifier
 
@@ -73,7 +73,7 @@ _HOME = {
         "Activate", "AveragePool", "BatchNorm", "Conv", "Dense", "Dropout", "Flatten", "GlobalAveragePool",
         "GlobalMaxPool", "GroupNorm", "L2Pool", "LayerNorm", "MaxPool", "ReLU", "Upsample",
     ),
-    "networks": ("Concat", "Residual", "Sequential", "Sum", "parse", "predict", "tangent_kernel"),
+    "networks": ("Concat", "Masked", "Product", "Residual", "Sequential", "Sum", "parse", "predict", "tangent_kernel"),
     "probe": ("check", "fix"),
     "scale": ("kernel_classifier",),
 }  # fmt: skip
@@ -97,7 +97,9 @@ __all__ = [
     "InitscopeError",
     "L2Pool",
     "LayerNorm",
+    "Masked",
     "MaxPool",
+    "Product",
     "ReLU",
     "Residual",
     "Sequential",

@@ -176,9 +176,8 @@ def test_apply_sends_both_sides_as_one_batch() -> None:
     [
         ([[1.0]], "got a list, expected a tensor"),
         (np.ones((2, 3)), "got a ndarray, expected a tensor"),
-        (torch.ones(3), "got shape (3,), expected (n, c, h, w) or (n, d)"),
-        (torch.ones(2, 3, 4), "got shape (2, 3, 4), expected"),
-        (torch.ones(1, 2, 3, 4, 5), "got shape (1, 2, 3, 4, 5), expected"),
+        (torch.ones(3), "got shape (3,), expected (n, d), (n, c, l), (n, c, h, w) or (n, c, d, h, w)"),
+        (torch.ones(1, 2, 3, 4, 5, 6), "got shape (1, 2, 3, 4, 5, 6), expected"),
         (torch.ones(0, 3), "got the empty shape (0, 3)"),
         (torch.ones(2, 3, 0, 4), "got the empty shape (2, 3, 0, 4)"),
         (torch.ones(2, 3, dtype=torch.complex64), "got complex numbers"),

@@ -26,10 +26,11 @@ from initscope.layers import (
     Scale,
     Upsample,
 )
-from initscope.networks import Concat, Residual, Sequential, Sum
+from initscope.networks import Concat, Masked, Product, Residual, Sequential, Sum
 from initscope.weights import DeltaOrthogonal, Gaussian, He, Orthogonal, TapCovariance, Uniform, ZeroSum
 
 R = Activate(RELU)
+SEQUENCE, VOLUME = (4, 7), (2, 3, 3, 4)
 TINY = 1e-12  # an epsilon of batch norm that does not show; PyTorch refuses zero
 
 
@@ -41,6 +42,8 @@ class Case:
     build: Callable[[int], list[Layer]]
     degree: int | None = 1
     vectors: bool = False
+    shape: tuple[int, ...] = (4, 6, 6)  # of one input, unless it is a vector
+    masks: bool = False  # some positions of the inputs are zero in all channels
     wide: bool = False  # the finite face has the exact law only with many channels
 
     def net(self, width: int) -> Sequential:
@@ -48,9 +51,11 @@ class Case:
 
     def inputs(self, pairs: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
         g = torch.Generator().manual_seed(5)
-        shape = (pairs, 12) if self.vectors else (pairs, 4, 6, 6)
+        shape = (pairs, 12) if self.vectors else (pairs, *self.shape)
         x = torch.rand(shape, generator=g, dtype=torch.float64) - (0.5 if self.vectors else 0.1)
         y = 0.6 * x + 0.5 * torch.rand(shape, generator=g, dtype=torch.float64) - 0.2
+        if self.masks:
+            x[..., -1], y[..., -2:], x[0, ..., 0] = 0, 0, 0
         return x, y
 
     def __str__(self) -> str:
@@ -154,7 +159,91 @@ LAYERS = [
     Case("concat with skip", lambda c: [Conv(c), Concat(Sequential(), Conv(c)), R, GlobalAveragePool()]),
     Case("concat with data", lambda c: [Concat(Conv(c), Sequential()), GlobalAveragePool()]),
     Case("concat batch norm relu", lambda c: [Concat(Conv(c), Conv(c, 1)), BatchNorm(TINY), R], 0),
+    Case(
+        "concat along rows",
+        lambda c: [Concat(Sequential(Conv(c), R), Conv(c, 1), axis=1), Conv(c), R, GlobalAveragePool()],
+    ),
+    Case("concat along columns", lambda c: [Conv(c), Concat(Sequential(), Sequential(Conv(c), R), axis=2), R, Conv(c)]),
+    Case(
+        "concat with data along a sequence",
+        lambda c: [Concat(Sequential(), Conv(4), axis=1), Conv(c), R],
+        shape=SEQUENCE,
+    ),
+    Case("product", lambda c: [Product(Sequential(Conv(c), R), Conv(c, 1)), GlobalAveragePool()], 2),
+    Case("product of three", lambda c: [Product(Conv(c), Sequential(Conv(c, 1), R), Conv(c)), Conv(c)], 3),
+    Case("product with data", lambda c: [Product(Sequential(), Sequential(Conv(4), Activate(TANH))), Conv(c), R], None),
+    Case(
+        "gated",
+        lambda c: [Dense(c), R, Product(Sequential(), Sequential(Dense(c), Activate(TANH))), Dense(16)],
+        None,
+        True,
+        wide=True,
+    ),
+    Case(
+        "masked",
+        lambda c: [Masked(Conv(c, bias=0.2), Activate(TANH), Conv(c, 2, 2, padding="zero"), R, GlobalAveragePool())],
+        None,
+        shape=SEQUENCE,
+        masks=True,
+    ),
+    Case(
+        "masked, positions kept",
+        lambda c: [Masked(Conv(c, padding="valid"), R, AveragePool(2, 1)), Conv(c, 1)],
+        masks=True,
+    ),
+    Case("masked max", lambda c: [Masked(Conv(c), MaxPool(2, 1), GlobalMaxPool())], shape=SEQUENCE, masks=True),
+    Case(
+        "masked branches",
+        lambda c: [Masked(Conv(c), Residual(R, Conv(c)), Concat(Conv(c), Conv(c, 1)), R), Dense(c)],
+        masks=True,
+    ),
+    Case(
+        "masked layer norm",
+        lambda c: [Masked(Conv(c), R, LayerNorm(epsilon=0.0), GlobalAveragePool())],
+        0,
+        wide=True,
+        masks=True,
+    ),
+    Case(
+        "masked data",
+        lambda c: [Masked(AveragePool(3, 1, "same"), LayerNorm("channels", 0.0), Conv(c), R)],
+        0,
+        masks=True,
+    ),
     Case("dense bias", lambda c: [Dense(c, bias=0.4), R], None, vectors=True),
     Case("dense zero sum", lambda c: [Dense(c, weights=ZeroSum()), R], vectors=True),
     Case("dense of images", lambda c: [Conv(c), R, Dense(c)]),
+    Case("conv same stride", lambda c: [Conv(c, 3, 2, padding="same"), R, Conv(c, 2, 3, padding="same")]),
+    Case("conv same stride pooled", lambda c: [Conv(c, 3, 2, padding="same"), R, GlobalAveragePool()], shape=(2, 5, 6)),
+    Case("conv of sequences", lambda c: [Conv(c), R, Conv(c, 5, padding="zero"), R], shape=SEQUENCE),
+    Case(
+        "conv of sequences pooled",
+        lambda c: [Conv(c, padding="same", stride=2), R, GlobalAveragePool()],
+        shape=SEQUENCE,
+    ),
+    Case("conv of sequences zero sum", lambda c: [Conv(c, weights=ZeroSum(over="channel")), R], shape=SEQUENCE),
+    Case("conv of sequences depthwise", lambda c: [Conv(c), R, Conv(c, groups=c), R], shape=SEQUENCE),
+    Case("conv of volumes", lambda c: [Conv(c), R, Conv(c, (1, 3, 2), padding="zero"), R], shape=VOLUME),
+    Case("conv of volumes pooled", lambda c: [Conv(c, padding="zero"), R, GlobalAveragePool(), Dense(c)], shape=VOLUME),
+    Case("conv of volumes delta orthogonal", lambda c: [Conv(c, weights=DeltaOrthogonal()), Conv(c)], shape=VOLUME),
+    Case("average pool of volumes", lambda c: [Conv(c), R, AveragePool((1, 2, 3), 1)], shape=VOLUME),
+    Case("max pool of sequences", lambda c: [Conv(c), MaxPool(3, 2, "same"), R], shape=SEQUENCE),
+    Case("global max pool of sequences", lambda c: [Conv(c), GlobalMaxPool()], shape=SEQUENCE),
+    Case(
+        "upsample zeros of volumes",
+        lambda c: [Conv(c, 2), Upsample(2, "zeros"), R, AveragePool(3, 2)],
+        shape=(2, 2, 2, 3),
+    ),
+    Case("flatten sequences", lambda c: [Conv(c, padding="zero"), Flatten(), R, Dense(c)], shape=SEQUENCE),
+    Case("dropout of sequences", lambda c: [Conv(c), R, Dropout(0.3), GlobalAveragePool()], shape=SEQUENCE),
+    Case("batch norm of sequences", lambda c: [Conv(c), BatchNorm(TINY), R], 0, shape=SEQUENCE),
+    Case("average pool oblong", lambda c: [Conv(c), R, AveragePool((3, 2), (2, 1))]),
+    Case("average pool padded", lambda c: [Conv(c), R, AveragePool(3, 2, "zero", 1), Conv(c, 1), GlobalAveragePool()]),
+    Case("average pool padded, edges skipped", lambda c: [Conv(c), R, AveragePool(3, 2, "same", edges="skip"), R]),
+    Case("average pool padded before relu", lambda c: [Conv(c), AveragePool((3, 5), 2, "same"), R]),
+    Case("max pool oblong padded", lambda c: [Conv(c), R, MaxPool((3, 2), 2, "zero", (1, 0))]),
+    Case("l2 pool padded", lambda c: [Conv(c), R, L2Pool(3, 2, "zero", 1)]),
+    Case("layer norm over rows", lambda c: [Conv(c), R, LayerNorm((0, 2), 0.0), Conv(16)], 0, wide=True),
+    Case("layer norm over columns", lambda c: [Conv(c), LayerNorm((0, 1), 0.0), GlobalAveragePool()], 0, wide=True),
+    Case("layer norm of data over rows", lambda c: [LayerNorm((2, 0), 0.0), Conv(c), R], 0),
 ]

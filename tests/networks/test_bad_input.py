@@ -42,7 +42,8 @@ def with_nan() -> torch.Tensor:
 
 CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "shapes differ": (lambda: predict(NET, IMAGES, IMAGES[:1]), "zipped"),
-    "three dimensions": (lambda: predict(NET, IMAGES[0], IMAGES[0]), r"\(3, 6, 6\)"),
+    "one dimension": (lambda: predict(NET, IMAGES[0, 0, 0], IMAGES[0, 0, 0]), r"\(6,\)"),
+    "six dimensions": (lambda: predict(NET, IMAGES[None, None], IMAGES[None, None]), r"\(1, 1, .*, 3, 6, 6\)"),
     "empty": (lambda: predict(NET, IMAGES[:0], IMAGES[:0]), "empty"),
     "not a tensor": (lambda: predict(NET, [1.0], IMAGES), "list"),  # type: ignore[arg-type]
     "NaN pixels": (lambda: predict(NET, IMAGES, with_nan()), "y: inputs 1 hold NaN"),
@@ -54,7 +55,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
         "13x13",
     ),
     "window too large": (lambda: predict(Sequential(AveragePool(7)), IMAGES, IMAGES), "window 7"),
-    "conv on vectors": (lambda: predict(NET, VECTORS, VECTORS), "expected images"),
+    "conv on vectors": (lambda: predict(NET, VECTORS, VECTORS), "expected sequences"),
     "pool does not divide": (lambda: predict(Sequential(Dense(10), MaxPool(4)), VECTORS, VECTORS), "groups of 4"),
     "gap on vectors": (lambda: predict(Sequential(GlobalAveragePool()), VECTORS, VECTORS), "gap"),
     "groups do not divide": (lambda: predict(Sequential(Conv(4, groups=2)), IMAGES, IMAGES), "2 groups"),
@@ -63,7 +64,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "negative bias": (lambda: Dense(3, bias=-1.0), "bias"),
     "NaN bias": (lambda: Conv(3, bias=float("nan")), "bias"),
     "kernel zero": (lambda: Conv(3, 0), "kernel"),
-    "unknown padding": (lambda: Conv(3, padding="same"), "circular, zero, valid, reflect"),  # type: ignore[arg-type]
+    "unknown padding": (lambda: Conv(3, padding="full"), "circular, zero, valid, reflect, same"),  # type: ignore[arg-type]
     "probability one": (lambda: Dropout(1.0), "p is 1.0"),
     "unknown upsampling": (lambda: Upsample(2, "cubic"), "cubic"),  # type: ignore[arg-type]
     "unknown layer norm": (lambda: LayerNorm("rows"), "rows"),  # type: ignore[arg-type]
@@ -84,7 +85,8 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "memory": (lambda: kernel(NET, IMAGES, memory=0), "memory"),
     "too little memory": (lambda: kernel(Sequential(Conv(4), R, AveragePool(2)), IMAGES, memory=1000), "KiB"),
     "too little memory to predict": (lambda: predict(NET, IMAGES, IMAGES, memory=10), "10 B"),
-    "kernel of three sizes": (lambda: Conv(3, (3, 3, 3)), "kernel"),  # type: ignore[arg-type]
+    "kernel of four sizes": (lambda: Conv(3, (3, 3, 3, 3)), "kernel"),
+    "kernel of three sizes on images": (lambda: predict(Conv(3, (3, 3, 3)), IMAGES, IMAGES), "for 3 position axes"),
     "negative margin": (lambda: Conv(3, padding="zero", margin=-1), "margin"),
     "margin of no padding": (lambda: Conv(3, padding="valid", margin=1), "margin"),
     "weights by a word": (lambda: Dense(3, weights="he"), "by_name"),  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from initscope.layers import (
     Scale,
     Upsample,
 )
-from initscope.networks import Concat, Residual, Sequential, Sum
+from initscope.networks import Concat, Product, Residual, Sequential, Sum
 from initscope.networks.language import MOST_LAYERS, parse, unparse
 from initscope.networks.language.words import ACTIVATIONS, FIXED, default_words
 
@@ -49,8 +49,8 @@ def frozen(layer: Layer) -> object:
         return tuple(frozen(part) for part in layer.layers)
     if isinstance(layer, Residual):
         return "res", layer.scale, tuple(frozen(part) for part in layer.layers)
-    if isinstance(layer, Sum | Concat):
-        return type(layer), tuple(frozen(part) for part in layer.branches)
+    if isinstance(layer, Sum | Product | Concat):
+        return type(layer), getattr(layer, "axis", 0), tuple(frozen(part) for part in layer.branches)
     return layer
 
 
@@ -64,12 +64,19 @@ WORDS = {
         64, kernel=3, stride=2, padding="zero", dilation=2, groups=4, weights=weights.by_name("zero_sum"), bias=0.1
     ),
     "conv1(width=8)": Conv(8, kernel=1),
+    "conv3x1x5": Conv(64, kernel=(3, 1, 5)),
+    "conv3/2(padding=same)": Conv(64, kernel=3, stride=2, padding="same"),
+    "conv3(8, padding=zero, margin=2)": Conv(8, padding="zero", margin=2),
     "dense(512)": Dense(512),
     "dense": Dense(64),
     "dense(10, init=lecun, bias=1e-1)": Dense(10, weights=weights.by_name("lecun"), bias=0.1),
     "avgpool2": AveragePool(2),
     "avgpool(3, stride=2)": AveragePool(3, stride=2),
     "avgpool3/2": AveragePool(3, stride=2),
+    "avgpool3x2(stride=1)": AveragePool((3, 2), stride=1),
+    "avgpool3/2(padding=same, edges=skip)": AveragePool(3, 2, "same", edges="skip"),
+    "maxpool3/2(padding=zero, margin=1)": MaxPool(3, 2, "zero", 1),
+    "l2pool2x1x2(padding=same)": L2Pool((2, 1, 2), padding="same"),
     "maxpool2": MaxPool(2),
     "l2pool2": L2Pool(2),
     "l2pool(2)": L2Pool(2),
@@ -79,6 +86,7 @@ WORDS = {
     "ln": LayerNorm(),
     "ln(all)": LayerNorm(),
     "ln(channels)": LayerNorm(over="channels"),
+    "ln(0, 2)": LayerNorm(over=(0, 2)),
     "gn(8)": GroupNorm(8),
     "up2": Upsample(2, mode="nearest"),
     "zeroup3": Upsample(3, mode="zeros"),
@@ -137,6 +145,8 @@ def test_compositions() -> None:
     assert only("res(bn relu conv3, scale=0.1)") == Residual(*bn_relu_conv, scale=0.1)
     assert only("cat(conv3 | conv5 relu)") == Concat(parse("conv3"), parse("conv5 relu"))
     assert only("sum(conv3 | conv1)") == Sum(parse("conv3"), parse("conv1"))
+    assert only("prod(conv3 | conv1 relu)") == Product(parse("conv3"), parse("conv1 relu"))
+    assert only("cat(conv3 | conv1, axis=2)") == Concat(parse("conv3"), parse("conv1"), axis=2)
     deep = only("res(conv1 2x(sum(conv3 | res(conv1 cat(conv1 | conv3)))) relu)")
     assert isinstance(deep, Residual)
     assert len(deep.layers) == 4
@@ -160,6 +170,8 @@ BROKEN = {
     "res(conv3 | conv1)": (1, 1, "'res' has 2 branches", "res(sum("),
     "res(conv3, skale=2)": (1, 12, "no option 'skale'", "did you mean scale?"),
     "sum(conv3 | conv1, scale=2)": (1, 20, "no option 'scale'", "no arguments"),
+    "prod(relu | tanh)": (1, 1, "more than one branch has a path without", "as one activation"),
+    "cat(conv3 | conv1, axis=4)": (1, 1, "axis is 4, expected 0 to 3", "0 are channels"),
     "10(conv3)": (1, 3, "found '(', expected x(", "10x(conv3 relu)"),
     "10x conv3": (1, 5, "expected ( after the count", "put ("),
     "1000000000x(conv3)": (1, 1, "the count is '1000000000'", "in that range"),
@@ -174,7 +186,12 @@ BROKEN = {
     "conv3/2(stride=3)": (1, 7, "given twice", "give it once"),
     "conv3(64, width=3)": (1, 17, "given twice", "give it once"),
     "conv3(stride=2, 64)": (1, 17, "after a name=value", "first"),
-    "conv3(padding=same)": (1, 15, "padding is 'same', expected one of circular", "write padding=circular"),
+    "conv3(padding=full)": (1, 15, "padding is 'full', expected one of circular", "write padding=circular"),
+    "conv3(padding=same, margin=1)": (1, 1, "padding='same' has no margin", "no margin"),
+    "avgpool2(margin=1)": (1, 1, "padding='valid' has no margin", "padding='zero'"),
+    "maxpool2(edges=skip)": (1, 10, "'maxpool2' has no option 'edges'", "stride"),
+    "ln(1, 2)": (1, 1, "lack the channels", "list 0"),
+    "ln(0, 9)": (1, 1, "over is (0, 9)", "axes such as"),
     "conv3(padding=zeros)": (1, 15, "padding is 'zeros'", "did you mean zero?"),
     "conv3(init=hee)": (1, 12, "unknown weight law 'hee'", "he"),
     "conv3(init=3)": (1, 12, "expected a weight law", "init=he"),
@@ -287,23 +304,30 @@ def _parse_or_refuse(text: str) -> None:
         assert "^" in problem.problem
 
 
+SIZES = st.one_of(st.integers(1, 9), st.lists(st.integers(1, 9), min_size=2, max_size=3).map(tuple))
 LEAVES = st.one_of(
     st.builds(
         lambda k, w, s, p, d, law, b: Conv(
             w, kernel=k, stride=s, padding=p, dilation=d, weights=weights.by_name(law), bias=b
         ),
-        st.one_of(st.integers(1, 9), st.tuples(st.integers(1, 9), st.integers(1, 9))),
+        SIZES,
         st.integers(1, 512),
         st.integers(1, 3),
-        st.sampled_from(["circular", "zero", "valid", "reflect"]),
+        st.sampled_from(["circular", "zero", "valid", "reflect", "same"]),
         st.integers(1, 3),
         st.sampled_from(["he", "lecun", "glorot", "orthogonal", "zero_sum", "pytorch", "delta_orthogonal"]),
         st.floats(0, 10),
     ),
     st.builds(Dense, st.integers(1, 4096), bias=st.floats(0, 1)),
-    st.builds(AveragePool, st.integers(1, 5), st.one_of(st.none(), st.integers(1, 5))),
-    st.builds(MaxPool, st.integers(1, 5)),
-    st.builds(L2Pool, st.integers(1, 5)),
+    st.builds(
+        AveragePool,
+        SIZES,
+        st.one_of(st.none(), st.integers(1, 5)),
+        st.sampled_from(["valid", "same"]),
+        edges=st.sampled_from(["count", "skip"]),
+    ),
+    st.builds(MaxPool, SIZES, st.integers(1, 5), st.just("zero"), st.one_of(st.none(), st.integers(0, 5))),
+    st.builds(L2Pool, SIZES),
     st.sampled_from([GlobalAveragePool(), GlobalMaxPool(), BatchNorm(), LayerNorm(), LayerNorm("channels"), Flatten()]),
     st.builds(GroupNorm, st.integers(1, 32)),
     st.builds(Upsample, st.integers(1, 4), st.sampled_from(["nearest", "zeros"])),
@@ -320,7 +344,10 @@ def _compose(inner: st.SearchStrategy[Layer]) -> st.SearchStrategy[Layer]:
     return st.one_of(
         st.builds(lambda layers, scale: Residual(Conv(8), *layers, scale=scale), body, st.floats(-2, 2)),
         st.lists(branch, min_size=2, max_size=3).map(lambda branches: Sum(*branches)),
-        st.lists(branch, min_size=2, max_size=3).map(lambda branches: Concat(*branches)),
+        st.lists(branch, min_size=2, max_size=3).map(lambda branches: Product(*branches)),
+        st.builds(
+            lambda parts, axis: Concat(*parts, axis=axis), st.lists(branch, min_size=2, max_size=3), st.integers(0, 3)
+        ),
     )
 
 
@@ -364,7 +391,7 @@ def test_repeats_are_gathered() -> None:
 @pytest.mark.parametrize(
     "layer",
     [
-        Conv(8, margin=2),
+        Conv(8, margin=(2, 1)),
         Conv(8, stride=(1, 2)),
         BatchNorm(epsilon=0.1),
         Conv(8, weights=weights.Sparse.of_parent(0.5)),
@@ -385,7 +412,8 @@ def test_repr_without_words_is_the_call() -> None:
     assert repr(Sequential(Dense(4), cube)) == "Sequential(Dense(4), Activate(cube))"
     net = Residual(Conv(8, margin=(1, 2), bias=0.5), Sum(Dense(2), Dense(3)), scale=0.25)
     assert repr(net) == "Residual(Conv(8, bias=0.5, margin=(1, 2)), Sum(Dense(2), Dense(3)), scale=0.25)"
-    assert repr(Sequential(Conv(8, padding="zero", margin=0))) == "Sequential(Conv(8, padding='zero', margin=0))"
+    whole = Sequential(Conv(8, padding="zero", margin=(0, 0)))
+    assert repr(whole) == "Sequential(Conv(8, padding='zero', margin=(0, 0)))"
 
 
 def test_relu_object_needs_no_registry() -> None:

@@ -191,13 +191,44 @@ def test_a_linear_network_has_its_kernel_once_per_layer() -> None:
     ("layers", "words"),
     [
         ([Conv(8), BatchNorm(), ReLU()], "batch norm couples"),
-        ([Conv(8), ReLU(), Dropout(0.5), GlobalAveragePool()], "dropout"),
+        ([Conv(8), Dropout(0.5), ReLU(), GlobalAveragePool()], "no closed form"),
         ([Conv(8), ReLU(), GlobalMaxPool()], "no closed form"),
     ],
 )
 def test_what_has_no_closed_form_is_refused(layers: list[Layer], words: str) -> None:
     with pytest.raises(NoExactForm, match=words):
         tangent_kernel(Sequential(*layers), torch.rand(2, 3, 6, 6))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+def test_dropout_by_hand(p: float) -> None:
+    """Θ = K_2 + Θ_1 E f'f', and on the diagonal, under one mask, both are 1/(1-p) times as large."""
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    lecun = Gaussian(1.0, "in")
+    plain = Sequential(Dense(8), ReLU(), Dense(1, weights=lecun))
+    dropped = Sequential(Dense(8), ReLU(), Dropout(p), Dense(1, weights=lecun))
+    expected = tangent_kernel(plain, x)
+    grown = expected + p / (1 - p) * torch.diag(expected.diagonal())
+    torch.testing.assert_close(tangent_kernel(dropped, x), grown, rtol=1e-12, atol=1e-14)
+    # Two passes of the same input have two masks.
+    torch.testing.assert_close(tangent_kernel(dropped, x, x.clone()), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [Dropout(0.2), Dense(64), ReLU(), Dropout(0.4), Dense(64), ReLU(), Dense(8)],
+        [Conv(64), ReLU(), Dropout(0.4), GlobalAveragePool(), Dense(8)],
+        [Conv(64), ReLU(), Dropout(0.4), Conv(64, padding="zero"), ReLU(), GlobalAveragePool()],
+    ],
+    ids=["dense", "pooled", "deep"],
+)
+def test_dropout_in_finite_networks(layers: list[Layer]) -> None:
+    shape = (3, 6) if isinstance(layers[1], Dense) else (3, 2, 4, 3)
+    x = torch.randn(*shape, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+    exact = tangent_kernel(Sequential(*layers), x)
+    found = simulate_tangent(Sequential(*layers), x, draws=60, seed=5)
+    assert ((found.value - exact).abs() <= DEVIATIONS * found.stderr).all()
 
 
 def test_bad_input() -> None:

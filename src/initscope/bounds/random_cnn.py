@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from initscope.activations import Activation
@@ -79,14 +78,12 @@ class Step:
     def gather(self, squares: Tensor) -> Tensor:
         """Sums over the windows: (n, h, w) -> (n, h', w'); the identity for upsampling (DC's z² from |X|²)."""
         layer = self.layer
-        if isinstance(layer, Conv):
-            window = layer.window
-            size = window.output_size((squares.shape[-2], squares.shape[-1]))
-            taps = squares.new_ones(math.prod(window.kernel))
-            return window.weighted(window.pad(squares), size, False, taps)  # counts of routes stay whole numbers
-        if isinstance(layer, L2Pool):
-            return F.avg_pool2d(squares[:, None], layer.window, layer.step, divisor_override=1)[:, 0]
-        return squares
+        if not isinstance(layer, Conv | L2Pool):
+            return squares
+        window = layer.window if isinstance(layer, Conv) else layer.frame(2)
+        taps = squares.new_ones(math.prod(window.kernel))
+        size = window.output_size(tuple(squares.shape[-2:]))
+        return window.weighted(window.pad(squares), size, False, taps)  # counts of routes stay whole numbers
 
     def spread(self, squares: Tensor) -> Tensor:
         """From z² to the next |X|², constants left out: (n, h, w) -> (n, kh, kw) for upsampling, else the identity."""

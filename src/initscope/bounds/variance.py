@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from initscope.bounds.convergence import head_squares
@@ -230,8 +229,7 @@ def _first_order(cnn: RandomCNN, pixels: Tensor) -> Bound[Tensor] | None:
 
 def _patches(conv: Conv, data: Tensor) -> Tensor:
     """What the filters see at each position, (n, positions, channels·taps)."""
-    window = conv.window
-    return F.unfold(window.pad(data), window.kernel, window.dilation, 0, window.stride).transpose(1, 2)
+    return conv.window.patches(data).transpose(1, 2)
 
 
 def _off_limit(cnn: RandomCNN, patches: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ from initscope.finite.planning import plan_draws
 from initscope.finite.stopping import Stopping, collect, widest
 from initscope.geometry import check_inputs, generator, ordinary
 from initscope.layers import Conv, Dense, Layer
-from initscope.networks import Concat, Residual, Sequential, Sum, as_network
+from initscope.networks import Sequential, as_network
+from initscope.networks.composition import Composition
 from initscope.networks.progress import Progress
 from initscope.weights import Gaussian
 
@@ -106,7 +107,7 @@ def simulate_gradients(
 ) -> GradientSimulation:
     """Each input's gradient norms at each weight layer of independent finite networks, over |δ| and |x| (OP eq. 2).
 
-    x: (n, c, h, w) or (n, d). δ is the gradient at the output of the network's last weight layer. `head=k` puts a linear
+    x: (n, d) or (n, c, *positions). δ is the gradient at the output of the network's last weight layer. `head=k` puts a linear
     read-out to k outputs (Var w = 1/fan-in) between the network and the loss, as in OP section 4.1: it is not part of the
     network, so δ stays where it was.
 
@@ -209,7 +210,7 @@ def _applied(loss: LossFunction, targets: Tensor | None, outputs: Tensor) -> Ten
 
 def _count(layer: Layer) -> int:
     """Weight layers inside a layer."""
-    if isinstance(layer, Sequential | Sum | Concat | Residual):
+    if isinstance(layer, Composition):
         return sum(_count(part) for part in layer.parts)
     return int(isinstance(layer, Dense | Conv))
 

@@ -48,6 +48,8 @@ class LayerSpec:
 
     def linear(self, shape: tuple[int, ...]) -> Conv | Dense:
         """A single filter or unit for inputs of this shape."""
+        if len(shape) not in (1, 3):
+            raise BadInput("x", f"got inputs of shape {shape}, expected vectors or images (c, h, w)", "add dimensions")
         law = He() if self.weights is None else self.weights
         layer = (
             Dense(1, law)

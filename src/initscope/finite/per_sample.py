@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.layers.conv import RandomConv2d
+from initscope.layers.conv import RandomConv
 
 Loss = Callable[[Tensor], Tensor]
 _BLOCK = 1 << 22  # numbers of the per-sample gradients, or of the patches, that exist at once
@@ -34,7 +33,7 @@ class SampleGradients:
 
 def weight_layers(module: nn.Module) -> list[nn.Module]:
     """The dense and convolutional layers inside a module, in order."""
-    return [part for part in module.modules() if isinstance(part, nn.Linear | RandomConv2d)]
+    return [part for part in module.modules() if isinstance(part, nn.Linear | RandomConv)]
 
 
 def sample_gradients(
@@ -140,9 +139,8 @@ def _(part: nn.Linear, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @positions.register
-def _(part: RandomConv2d, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-    window = part.window
-    columns = F.unfold(window.pad(h), window.kernel, window.dilation, 0, window.stride)  # (n, c · taps, positions)
+def _(part: RandomConv, h: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    columns = part.window.patches(h)  # (n, c · taps, positions)
     count = columns.shape[-1]
     both = (t.reshape(len(h), part.groups, -1, count).transpose(2, 3) for t in (columns, delta))
     return next(both), next(both)

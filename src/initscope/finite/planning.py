@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from initscope.layers import Conv, Dense, Layer, Shape
-from initscope.networks import Concat, Residual, Sequential, Sum
+from initscope.networks import Concat, Masked, Product, Residual, Sequential, Sum
 from initscope.networks.planning import budget, require_memory
 
 # Activations that travel together. A constant: if it followed the memory at hand, so would the last digits of the results.
@@ -59,11 +59,11 @@ def plan_draws(
 def _sizes(layer: Layer, shape: Shape) -> _Sizes:
     if isinstance(layer, Residual):
         layer = layer.sum
-    if isinstance(layer, Sum | Concat):
+    if isinstance(layer, Sum | Product | Concat):
         parts = [_sizes(branch, shape) for branch in layer.branches]
         values = math.prod(shape) + sum(p.values for p in parts)  # every branch's output waits for the others
         return _Sizes(values, sum(p.weights for p in parts), max(p.largest for p in parts))
-    if isinstance(layer, Sequential):
+    if isinstance(layer, Sequential | Masked):
         found = _Sizes(math.prod(shape), 0, 0)
         for part in layer.layers:
             s = _sizes(part, shape)
@@ -74,7 +74,7 @@ def _sizes(layer: Layer, shape: Shape) -> _Sizes:
     if isinstance(layer, Dense):
         weights = layer.width * math.prod(shape)
     elif isinstance(layer, Conv):
-        weights = layer.channels * layer.fans(shape[0]).fan_in
+        weights = layer.channels * layer.on(len(shape) - 1).fans(shape[0]).fan_in
     return _Sizes(math.prod(shape) + math.prod(layer.output_shape(shape)), weights, weights)
 
 

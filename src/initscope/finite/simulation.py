@@ -106,7 +106,7 @@ def simulate(
 ) -> Simulation:
     """Norms, distances and angles of zipped pairs after each layer of `draws` independent finite networks (default 100).
 
-    x, y: (n, c, h, w) or (n, d). `average="moments"`: estimates of what `predict` computes, √E|h|² and the ratio of
+    x, y: (n, d) or (n, c, *positions). `average="moments"`: estimates of what `predict` computes, √E|h|² and the ratio of
     expectations (JL eq. 1); `"networks"`: means of each network's own norm, cosine and angle.
 
     `until`: stop as soon as no interval of the cosine at `level`, from end to end, is wider; `draws` is then the most that may be

@@ -15,7 +15,7 @@ from initscope.geometry import check_inputs, generator
 from initscope.layers import Conv, Layer
 from initscope.networks import Sequential, as_network
 from initscope.networks.progress import Progress
-from initscope.networks.tangent import Parametrization, parameters, variances
+from initscope.networks.tangent import Parametrization, drops_units, parameters, variances
 
 _BLOCK = 1 << 26  # numbers of per-sample gradients that exist at once
 
@@ -86,8 +86,22 @@ def _gradients(net: Sequential, inputs: Tensor, g: torch.Generator, scales: list
         total: Tensor = (signs * out).sum() / size
         return total
 
+    if drops_units(net):  # one pass of the batch, so that each input has a mask of its own
+        return _one_by_one(module, inputs, signs / size, scales)
     total = sum(p.numel() for p in weights.values())
     each = vmap(grad(projected), in_dims=(None, 0), chunk_size=max(1, _BLOCK // max(total, 1)))
     parts = each(weights, inputs)
     factors = [1.0] * len(parts) if scales is None else scales
     return torch.cat([factor * part.flatten(1) for factor, part in zip(factors, parts.values(), strict=True)], 1)
+
+
+def _one_by_one(module: nn.Module, inputs: Tensor, signs: Tensor, scales: list[float] | None) -> Tensor:
+    weights = list(module.parameters())
+    factors = [1.0] * len(weights) if scales is None else scales
+    rows = []
+    with torch.enable_grad():
+        values = (module(inputs) * signs).flatten(1).sum(1)
+        for value in values:
+            grads = torch.autograd.grad(value, weights, retain_graph=True)
+            rows.append(torch.cat([f * g.flatten() for f, g in zip(factors, grads, strict=True)]))
+    return torch.stack(rows)

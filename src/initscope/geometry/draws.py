@@ -6,6 +6,7 @@ sent through the layer, and their second moments measured. No finite-width error
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
@@ -63,7 +64,7 @@ def covariance(state: State) -> Tensor:
         raise NoExactForm("draw", "units for every pair need the whole batch at once", "run the batch jointly")
     k, n = state.x.norm.shape[:2]
     if state.all_positions:
-        count = products[0].shape[-1] * products[0].shape[-2] if size else 1
+        count = math.prod(state.positions)
         matrix = products[0].reshape(k, n, n, count, count).transpose(2, 3)
         return matrix.reshape(k, 1, n * count, n * count)
     return products[0].reshape(k, n, n, -1).permute(0, 3, 1, 2)  # (K, P, N, N)

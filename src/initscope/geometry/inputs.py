@@ -1,4 +1,4 @@
-"""Raw inputs as the start of a propagation: pairs of images (n, c, h, w) or vectors (n, d)."""
+"""Raw inputs as the start of a propagation: pairs of vectors (n, d), or of inputs (n, c, *positions) with up to three axes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from torch import Generator, Tensor
 from initscope.errors import BadInput
 from initscope.geometry.state import Side, State
 
+MOST_AXES = 3  # along which inputs have positions
+
 
 @dataclass(frozen=True)
 class Inputs:
     """The data itself. Layers without weights act on it directly; Dense and Conv turn it into a `State`."""
 
-    x: Tensor  # (n, c, h, w) or (n, d)
+    x: Tensor  # (n, c, *positions) or (n, d)
     y: Tensor
     zipped: bool = True
     all_positions: bool = False
@@ -106,9 +108,11 @@ def ordinary(t: Tensor) -> Tensor:
 def _check_one(name: str, t: object) -> None:
     if not isinstance(t, Tensor):
         raise BadInput(name, f"got a {type(t).__name__}, expected a tensor", "pass torch.as_tensor(...)")
-    if t.ndim not in (2, 4):
+    if not 2 <= t.ndim <= 2 + MOST_AXES:
         raise BadInput(
-            name, f"got shape {tuple(t.shape)}, expected (n, c, h, w) or (n, d)", "add or flatten dimensions"
+            name,
+            f"got shape {tuple(t.shape)}, expected (n, d), (n, c, l), (n, c, h, w) or (n, c, d, h, w)",
+            "add or flatten dimensions",
         )
     if 0 in t.shape:
         raise BadInput(name, f"got the empty shape {tuple(t.shape)}", "pass at least one input")
@@ -153,6 +157,6 @@ def _gram_distance(x: Tensor, y: Tensor, zipped: bool) -> Tensor:
         gram = torch.matmul(a[:, :, None], b[:, None])
         distance = (norm_a[:, :, None, :, None] + norm_b[:, None, :, None, :] - 2 * gram).clamp_min(0) / c
         exact = _pair_distance(x, y)
-    distance.diagonal(dim1=-2, dim2=-1).copy_(exact.flatten(-2))
+    distance.diagonal(dim1=-2, dim2=-1).copy_(exact.flatten(-len(positions)))
     lead = (k, n) if zipped else (k, n, m)
     return distance.reshape(*lead, *positions, *positions)

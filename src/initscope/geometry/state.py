@@ -13,7 +13,7 @@ Axes, in this order: `K` kinds of units (concatenated branches, groups of channe
 | every pair, same position | (K, n, *p) | (K, m, *p) | (K, n, m, *p) |
 | every pair, all positions | (K, n, *p) | (K, m, *p) | (K, n, m, *p, *p) |
 
-with `*p` = (height, width) for images and nothing for vectors.
+with `*p` = (length,), (height, width) or (depth, height, width), and nothing for vectors.
 """
 
 from __future__ import annotations

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from initscope.errors import BadInput
 from initscope.geometry import Block, Side, State, diagonal, then
 from initscope.layers.layer import Shape, SingleLayer, Trace
-from initscope.layers.pooling import Pool, WindowPool, global_shape, grouped, on_units, require_independent
+from initscope.layers.pooling import (
+    Pool,
+    WindowPool,
+    global_shape,
+    grouped,
+    on_units,
+    position_axes,
+    require_independent,
+    window_means,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,21 +31,32 @@ class AveragePool(WindowPool):
     With v_w = half the mean squared distance between positions of the window w (of one input):
     A'_w = mean A - v_w, and D'_{ww'} = mean D over both windows - v_w - v_w'. Exact.
     For groups of n independent units with mean m: A' = (A + (n-1) m²)/n and D' = (D + (n-1)(m_a - m_b)²)/n.
+    `edges`: what is padded counts as zeros ("count", as PyTorch has it) or not at all ("skip", as TensorFlow has it).
     """
+
+    edges: Literal["count", "skip"] = "count"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.edges not in ("count", "skip"):
+            raise BadInput("pool", f"edges is {self.edges!r}", "use 'count' or 'skip'")
 
     @property
     def word(self) -> str:
-        return f"avgpool{self.window}"
+        return f"avgpool{self.size_word}"
 
     def _exact(self, state: State, trace: Trace) -> State:
         if not state.positions:
             return self._over_units(state)
-        shape = self.output_shape((state.channels, *state.positions))
-        return pool_positions(state, self._pool, shape[1:])
+        _, *size = self.output_shape((state.channels, *state.positions))
+        sums = None
+        if self.edges == "count" and self.padding != "valid":
+            sums = self._pool(state.distance.new_ones(1, 1, *state.positions))[0, 0]
+        return pool_positions(state, self._pool, tuple(size), sums)
 
     def _over_units(self, state: State) -> State:
         require_independent(self, state)
-        n = self.window
+        n = self.group()
 
         def distance(block: Block) -> Tensor:
             return (block.distance + (n - 1) * (block.mean_a - block.mean_b).square()) / n
@@ -50,11 +71,15 @@ class AveragePool(WindowPool):
         )
 
     def _pool(self, t: Tensor) -> Tensor:
-        return F.avg_pool2d(t, self.window, self.step)
+        frame = self.frame(t.ndim - 2)
+        means = window_means(frame, t)
+        if self.edges == "count" or self.padding == "valid":
+            return means
+        return means / window_means(frame, t.new_ones(1, 1, *t.shape[2:]))
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        return Pool(self.window, self._pool, lambda t: t.mean(-1))
+        return Pool(self.group() if len(shape) == 1 else None, self._pool, lambda t: t.mean(-1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,39 +98,46 @@ class GlobalAveragePool(SingleLayer):
         return global_shape(self, shape)
 
     def _exact(self, state: State, trace: Trace) -> State:
-        return pool_positions(state, lambda t: t.mean((-2, -1)), ())
+        return pool_positions(state, _mean, ())
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        mean: Callable[[Tensor], Tensor] = lambda t: t.mean((-2, -1))  # noqa: E731 - an argument with a type
-        return Pool(None, mean, mean)
+        return Pool(None, _mean, _mean)
 
 
-def pool_positions(state: State, pool: Callable[[Tensor], Tensor], positions: tuple[int, ...]) -> State:
-    """Averages over windows of positions; `pool` acts on (n, c, h, w)."""
-    size = len(positions)
+def _mean(t: Tensor) -> Tensor:
+    return t.mean(position_axes(t))
+
+
+def pool_positions(
+    state: State, pool: Callable[[Tensor], Tensor], positions: tuple[int, ...], sums: Tensor | None = None
+) -> State:
+    """Weighted sums over windows of positions; `pool` acts on (n, c, *p), `sums` are its weights' sums where not all are one.
+
+    With weights w_p of sum s_p: A'_p = s_p (wA)_p - v_p with v_p = ½ (w D w)_pp of one input, and
+    D'_pq = (w D w)_pq - v_p - v_q + (s_p - s_q)((wA)_p - (wB)_q).
+    """
+    axes, size = len(state.positions), len(positions)
 
     def once(t: Tensor) -> Tensor:
-        """Over the last two axes."""
-        return pool(t.reshape(-1, 1, *t.shape[-2:])).reshape(*t.shape[:-2], *positions)
+        """Over the last position axes."""
+        return pool(t.reshape(-1, 1, *t.shape[-axes:])).reshape(*t.shape[:-axes], *positions)
 
     def twice(t: Tensor) -> Tensor:
         """Over both positions of a pair."""
         t = once(t)
-        t = once(t.movedim((-2 - size, -1 - size), (-2, -1)))
+        t = once(t.movedim(tuple(range(-axes - size, -size)), tuple(range(-axes, 0))))
         return t.movedim(tuple(range(-size, 0)), tuple(range(-2 * size, -size))) if size else t
 
-    def side(s: Side) -> tuple[Side, Tensor]:
+    def side(s: Side) -> tuple[Side, Tensor, Tensor]:
         assert s.within is not None
-        pairs = twice(s.within)
+        pairs, linear = twice(s.within), once(s.norm)
         spread = diagonal(pairs, size) / 2
-        within = None
-        if size:
-            within = (pairs - spread[..., None, None] - spread[:, :, None, None]).clamp_min(0)
-        return Side((once(s.norm) - spread).clamp_min(0), once(s.mean), within), spread
+        norm = (linear - spread if sums is None else sums * linear - spread).clamp_min(0)
+        return Side(norm, once(s.mean), pairs if size else None), spread, linear
 
-    x, spread_x = side(state.x)
-    y, spread_y = (x, spread_x) if state.joint else side(state.y)
+    x, spread_x, linear_x = side(state.x)
+    y, spread_y, linear_y = (x, spread_x, linear_x) if state.joint else side(state.y)
     pooled = State(
         x=x,
         y=y,
@@ -120,5 +152,18 @@ def pool_positions(state: State, pool: Callable[[Tensor], Tensor], positions: tu
         draw=then(state, on_units(pool)),
         independent_units=state.independent_units,
     )
-    block = pooled.cross()
-    return replace(pooled, distance=(block.distance - block.left(spread_x) - block.right(spread_y)).clamp_min(0))
+    parts = {x: (spread_x, linear_x), y: (spread_y, linear_y)}
+
+    def distance(block: Block) -> Tensor:
+        (spread_a, linear_a), (spread_b, linear_b) = parts[block.a], parts[block.b]
+        value = block.distance - block.left(spread_a) - block.right(spread_b)
+        if sums is not None:
+            everywhere = sums.expand_as(linear_a), sums.expand_as(linear_b)
+            gap = block.left(everywhere[0]) - block.right(everywhere[1])
+            value = value + gap * (block.left(linear_a) - block.right(linear_b))
+        return value.clamp_min(0)
+
+    cross, within_x, within_y = (None if b is None else distance(b) for b in pooled.blocks())
+    assert cross is not None
+    x = replace(x, within=within_x)
+    return replace(pooled, x=x, y=x if state.joint else replace(y, within=within_y), distance=cross)

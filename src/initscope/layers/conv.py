@@ -1,12 +1,12 @@
-"""Convolution, with any stride, dilation, groups, padding and covariance of the filter taps."""
+"""Convolution along one, two or three axes, with any stride, dilation, groups, padding and covariance of the filter taps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput, NoExactForm
@@ -17,15 +17,15 @@ from initscope.layers.layer import (
     Shape,
     SingleLayer,
     Trace,
-    require_image,
     require_number,
+    require_positions,
     require_positive,
     require_weights,
 )
-from initscope.layers.shifts import Padding, Window
+from initscope.layers.shifts import Padding, Size, Window, axes_of, check_size, short_size, size_text, spread
 from initscope.weights import Fans, He, Independent, WeightLaw
 
-Size = int | tuple[int, int]
+_CONVOLUTIONS = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,7 +33,9 @@ class Conv(SingleLayer):
     """`channels` random filters (JL Theorem 1): A'_p = g · mean over taps of A_{p+tap} + β², D' likewise without β.
 
     Filters whose taps have covariance S use `<x_p, S y_p>` instead; zero-sum filters are S = I - 11'/k.
+    A size that is one number holds along every position axis: the same layer filters sequences, images and volumes.
     `padding` keeps the image size ("circular", "zero", "reflect") or not ("valid"); `margin` sets the amount by hand.
+    "same" adds zeros as TensorFlow does: ceil(size / stride) outputs, whatever the stride.
     `bias` is the standard deviation β of Gaussian biases, or a law of independent weights.
     """
 
@@ -49,25 +51,35 @@ class Conv(SingleLayer):
 
     def __post_init__(self) -> None:
         for name in ("kernel", "stride", "dilation"):
-            for value in _checked_pair(name, getattr(self, name)):
+            for value in check_size("conv", name, getattr(self, name)):
                 require_positive("conv", **{name: value})
-        for value in () if self.margin is None else _checked_pair("margin", self.margin):
+        for value in () if self.margin is None else check_size("conv", "margin", self.margin):
             require_number("conv", margin=value)
         require_positive("conv", channels=self.channels, groups=self.groups)
         if self.padding not in get_args(Padding):
             raise BadInput("conv", f"padding is {self.padding!r}", f"choose from {', '.join(get_args(Padding))}")
         if self.channels % self.groups:
             raise BadInput("conv", f"{self.channels} channels do not split into {self.groups} groups", "use a divisor")
-        if self.margin is not None and self.padding == "valid":
-            raise BadInput("conv", "padding='valid' has no margin", "use another padding or no margin")
+        if self.margin is not None and self.padding in ("valid", "same"):
+            raise BadInput("conv", f"padding={self.padding!r} has no margin", "use another padding or no margin")
         bias_law("conv", self.bias)
         require_weights("conv", self.weights)
-        self.weights.taps(_pair(self.kernel))
+        self.weights.taps(self.window.kernel)
+
+    @property
+    def axes(self) -> int | None:
+        """How many position axes the layer is written for; None: as many as the input has."""
+        return axes_of("conv", kernel=self.kernel, stride=self.stride, dilation=self.dilation, margin=self.margin)
+
+    def on(self, axes: int) -> Conv:
+        """The layer for inputs with so many position axes, every size written out."""
+        kernel, stride, dilation = (spread(size, axes) for size in (self.kernel, self.stride, self.dilation))
+        margin = None if self.margin is None else spread(self.margin, axes)
+        return replace(self, kernel=kernel, stride=stride, dilation=dilation, margin=margin)
 
     @property
     def word(self) -> str:
-        a, b = _pair(self.kernel)
-        return f"conv{a}" if a == b else f"conv{a}x{b}"
+        return f"conv{short_size(self.kernel)}"
 
     @property
     def has_weights(self) -> bool:
@@ -80,46 +92,53 @@ class Conv(SingleLayer):
 
     @property
     def needs_all_positions(self) -> bool:
-        taps = self.weights.taps(_pair(self.kernel))
+        taps = self.weights.taps(self.window.kernel)
         return taps is not None and taps.ndim == 2
 
     @property
     def window(self) -> Window:
-        margin = None if self.margin is None else _pair(self.margin)
-        return Window(_pair(self.kernel), _pair(self.stride), _pair(self.dilation), self.padding, margin)
+        """On images where the sizes leave the number of axes open; `on` fixes it."""
+        axes = self.axes or 2
+        margin = None if self.margin is None else spread(self.margin, axes)
+        kernel, stride, dilation = (spread(size, axes) for size in (self.kernel, self.stride, self.dilation))
+        return Window(kernel, stride, dilation, self.padding, margin)
 
     def fans(self, inputs: int) -> Fans:
-        a, b = _pair(self.kernel)
-        return Fans(inputs // self.groups, self.channels // self.groups, a * b)
+        """Of a layer on so many channels; on images where the sizes leave the number of axes open."""
+        return Fans(inputs // self.groups, self.channels // self.groups, math.prod(self.window.kernel))
 
     def output_shape(self, shape: Shape) -> Shape:
-        require_image(self, shape)
+        require_positions(self, shape, self.axes)
         c, *size = shape
         if c % self.groups:
             raise BadInput(self.word, f"{c} input channels do not split into {self.groups} groups", "use a divisor")
-        reach = [d * (k - 1) + 1 for k, d in zip(self.window.kernel, self.window.dilation, strict=True)]
-        fits = [r <= n + sum(m) for r, n, m in zip(reach, size, self.window.margins(), strict=True)]
+        window = self.on(len(size)).window
+        reach, margins = window.reach, window.margins(tuple(size))
+        fits = [r <= n + sum(m) for r, n, m in zip(reach, size, margins, strict=True)]
         if self.padding == "circular":
             fits = [f and r <= n for f, r, n in zip(fits, reach, size, strict=True)]  # r <= n in JL
         if self.padding == "reflect":
-            fits = [f and max(m) < n for f, m, n in zip(fits, self.window.margins(), size, strict=True)]
+            fits = [f and max(m) < n for f, m, n in zip(fits, margins, size, strict=True)]
         if not all(fits):
             raise BadInput(
                 self.word,
-                f"kernel {reach[0]}x{reach[1]} is larger than the {size[0]}x{size[1]} input",
+                f"kernel {size_text(reach)} is larger than the {size_text(tuple(size))} input",
                 "use a smaller kernel or larger images",
             )
-        return (self.channels, *self.window.output_size((size[0], size[1])))
+        return (self.channels, *window.output_size(tuple(size)))
 
     def _enter(self, inputs: Inputs) -> State:
         return inputs.state(self.groups)
 
     def _exact(self, state: State, trace: Trace) -> State:
+        return self.on(len(state.positions))._on_axes(state, trace)
+
+    def _on_axes(self, state: State, trace: Trace) -> State:
         if not self.weights.gaussian:
             trace.note(f"{self.word}: {self.weights.name} weights give Gaussian units only as fan-in grows")
         depthwise = self.groups > 1 and state.law != "data" and state.channels == self.groups
         seen = self._depthwise_units(state) if depthwise else self._grouped_units(state)
-        size = self.window.output_size((state.positions[0], state.positions[1]))
+        size = self.window.output_size(state.positions)
         filtering = Filtering(self.window, self.weights.taps(self.window.kernel), self.weights.centres_filters, size)
         fans = self.fans(state.channels)
         gain = self.weights.gain(fans)
@@ -166,23 +185,20 @@ class Conv(SingleLayer):
             weights = self.weights.sample((units, 1, *self.window.kernel), fans, generator, samples.dtype)
             images = self.window.pad(samples.transpose(0, 1))
             shift = None if bias is None else bias.sample((units,), fans, generator, samples.dtype).to(images.device)
-            out = F.conv2d(
-                images, weights.to(images.device), shift, self.window.stride, 0, self.window.dilation, groups=units
-            )
-            return out.transpose(0, 1)
+            return convolve(self.window, images, weights.to(images.device), shift, units).transpose(0, 1)
 
         def draw(units: int, generator: Generator) -> Tensor:
-            samples = draw_units(state, units, generator)  # (K, units, images, h, w)
+            samples = draw_units(state, units, generator)  # (K, units, images, *positions)
             return torch.stack([one_kind(kind, generator) for kind in samples])
 
         return draw
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        return RandomConv2d(self, shape[0], generator, dtype)
+        return RandomConv(self.on(len(shape) - 1), shape[0], generator, dtype)
 
 
-class RandomConv2d(nn.Module):
+class RandomConv(nn.Module):
     """The finite face of `Conv`: padding of any kind, then a convolution with weights drawn from the layer's law."""
 
     def __init__(self, layer: Conv, inputs: int, generator: Generator, dtype: torch.dtype) -> None:
@@ -194,16 +210,11 @@ class RandomConv2d(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.sample((layer.channels,), fans, generator, dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.window.pad(x)
-        return F.conv2d(x, self.weight, self.bias, self.window.stride, 0, self.window.dilation, self.groups)
+        return convolve(self.window, self.window.pad(x), self.weight, self.bias, self.groups)
 
 
-def _checked_pair(name: str, size: object) -> tuple[int, int]:
-    pair = size if isinstance(size, tuple) else (size, size)
-    if len(pair) != 2 or not all(isinstance(n, int) for n in pair):
-        raise BadInput("conv", f"{name} is {size!r}, expected a whole number or two", f"pass {name}=3 or {name}=(3, 5)")
-    return pair
-
-
-def _pair(size: Size) -> tuple[int, int]:
-    return size if isinstance(size, tuple) else (size, size)
+def convolve(window: Window, padded: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> Tensor:
+    """The convolution of padded inputs, along as many axes as the window has."""
+    convolution = _CONVOLUTIONS[window.axes]
+    out: Tensor = convolution(padded, weight, bias, window.stride, 0, window.dilation, groups)
+    return out

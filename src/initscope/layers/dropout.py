@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,8 @@ from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 class Dropout(SingleLayer):
     """Each unit kept with probability 1 - p and divided by it, independently for the two inputs (training mode).
 
-    A' = A / (1-p), and the inner product stays: D' = D + (A + B) p / (1-p).
+    A' = A / (1-p), and the inner product stays: D' = D + (A + B) p / (1-p). A unit that meets itself does so under one
+    mask: D' = D / (1-p), which is zero as D is, but passes on what a tangent kernel adds to the product.
     """
 
     p: float = 0.5
@@ -45,7 +47,7 @@ class Dropout(SingleLayer):
             cross = block.distance is state.distance
             if cross and not state.joint:
                 return value
-            return value - odds * _same_unit(state, block, cross)
+            return value - odds * _same_unit(state, block.norm_a + block.norm_b - block.distance, block, cross)
 
         def draw(units: int, generator: Generator) -> Tensor:
             samples = draw_units(state, units, generator)
@@ -58,9 +60,9 @@ class Dropout(SingleLayer):
         return SeededDropout(self.p, generator)
 
 
-def _same_unit(state: State, block: Block, cross: bool) -> Tensor:
-    """Norm sums on the entries where a unit meets itself, under one mask: their distance stays zero."""
-    total = (block.norm_a + block.norm_b).expand_as(block.distance)
+def _same_unit(state: State, total: Tensor, block: Block, cross: bool) -> Tensor:
+    """The entries of `total` where a unit meets itself, zero elsewhere."""
+    total = total.expand_as(block.distance)
     keep = torch.zeros_like(total)
     if cross:  # a joint batch: image i with image i
         index = torch.arange(total.shape[1], device=total.device)
@@ -70,7 +72,7 @@ def _same_unit(state: State, block: Block, cross: bool) -> Tensor:
         lead, source = keep, total
     size = len(state.positions)
     if state.all_positions:
-        count = state.positions[0] * state.positions[1]
+        count = math.prod(state.positions)
         shape = (*lead.shape[: lead.ndim - 2 * size], count, count)
         eye = torch.eye(count, dtype=total.dtype, device=total.device)
         source = (source.reshape(shape) * eye).reshape(lead.shape)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from initscope.geometry import Block, Side, State, diagonal, variance
-from initscope.layers.shifts import Window
+from initscope.layers.shifts import Sizes, Window
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Filtering:
     window: Window
     taps: Tensor | None
     centres: bool
-    size: tuple[int, int]  # output height and width
+    size: Sizes  # output positions along each axis
 
     def apply(self, state: State) -> State:
         if self.taps is not None and self.taps.ndim == 2:
@@ -63,9 +63,9 @@ class Filtering:
 
         _, within_x, within_y = state.blocks()
         assert within_x is not None
-        spread = {state.x: diagonal(form(within_x), 2) / 2}
+        spread = {state.x: diagonal(form(within_x), len(self.size)) / 2}
         if within_y is not None:
-            spread[state.y] = diagonal(form(within_y), 2) / 2
+            spread[state.y] = diagonal(form(within_y), len(self.size)) / 2
 
         def norm(side: Side) -> Tensor:
             rows = s.sum(1)

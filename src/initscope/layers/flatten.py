@@ -27,10 +27,11 @@ class Flatten(SingleLayer):
         if not state.positions:
             return state
         flat = state.same_position()
-        count = flat.positions[0] * flat.positions[1]
+        count = math.prod(flat.positions)
+        size = len(flat.positions)
 
         def move(t: Tensor) -> Tensor:
-            return t.flatten(-2).movedim(-1, 1).flatten(0, 1)
+            return t.flatten(-size).movedim(-1, 1).flatten(0, 1)
 
         def side(s: Side) -> Side:
             return Side(move(s.norm), move(s.mean))
@@ -45,7 +46,7 @@ class Flatten(SingleLayer):
             channels=flat.units,
             positions=(),
             independent_units=False,
-            draw=lambda units, g: draw_units(flat, units, g).flatten(-2).movedim(-1, 1).flatten(0, 1),
+            draw=lambda units, g: draw_units(flat, units, g).flatten(-size).movedim(-1, 1).flatten(0, 1),
             before=None,
             activation=None,
             tilts=(),

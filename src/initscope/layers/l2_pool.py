@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from scipy.special import gammaln, hyp2f1
 from torch import Generator, Tensor, nn
 
 from initscope.geometry import Block, Side, State, push
 from initscope.geometry.draws import state_from_samples
 from initscope.layers.layer import Shape, Trace
-from initscope.layers.pooling import Pool, WindowPool, grouped, on_units, require_independent
+from initscope.layers.pooling import Pool, WindowPool, grouped, on_units, require_independent, window_means
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +28,7 @@ class L2Pool(WindowPool):
 
     @property
     def word(self) -> str:
-        return f"l2pool{self.window}"
+        return f"l2pool{self.size_word}"
 
     @property
     def needs_draws(self) -> bool:
@@ -43,12 +43,12 @@ class L2Pool(WindowPool):
         if state.law == "gaussian":
             return self._over_units(state)
         trace.simulated = True
-        draw = grouped(state, self.window, lambda t: t.norm(dim=-1))
-        drawn = state_from_samples(state, draw(trace.units, trace.generator), state.channels // self.window, draw)
-        return with_norms(drawn, *(self.window * s.norm for s in (state.x, state.y)))
+        draw = grouped(state, self.group(), lambda t: t.norm(dim=-1))
+        drawn = state_from_samples(state, draw(trace.units, trace.generator), state.channels // self.group(), draw)
+        return with_norms(drawn, *(self.group() * s.norm for s in (state.x, state.y)))
 
     def _over_units(self, state: State) -> State:
-        n = self.window
+        n = self.group()
         top = 2 * np.exp(2 * (gammaln((n + 1) / 2) - gammaln(n / 2)))  # (E|z|)², z standard in n dimensions
 
         def distance(block: Block) -> Tensor:
@@ -69,16 +69,17 @@ class L2Pool(WindowPool):
         )
 
     def _pool(self, t: Tensor) -> Tensor:
-        stride = self.step
-        return (F.avg_pool2d(t.square(), self.window, stride) * self.window**2).sqrt()
+        frame = self.frame(t.ndim - 2)
+        return (window_means(frame, t.square()) * math.prod(frame.kernel)).sqrt()
 
     def _pool_norm(self, norm: Tensor) -> Tensor:
-        pooled = F.avg_pool2d(norm.flatten(0, 1)[:, None], self.window, self.step)[:, 0]
-        return pooled.reshape(*norm.shape[:2], *pooled.shape[1:]) * self.window**2
+        frame = self.frame(norm.ndim - 2)
+        pooled = window_means(frame, norm.flatten(0, 1)[:, None])[:, 0]
+        return pooled.reshape(*norm.shape[:2], *pooled.shape[1:]) * math.prod(frame.kernel)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        return Pool(self.window, self._pool, lambda t: t.norm(dim=-1))
+        return Pool(self.group() if len(shape) == 1 else None, self._pool, lambda t: t.norm(dim=-1))
 
 
 def with_norms(state: State, norm_x: Tensor, norm_y: Tensor) -> State:

@@ -16,7 +16,7 @@ from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State
 from initscope.weights import WeightLaw
 
-Shape = tuple[int, ...]  # of one input: (c, h, w) or (d,)
+Shape = tuple[int, ...]  # of one input: (c, l), (c, h, w), (c, d, h, w) or (d,)
 Rung = Literal["exact", "own dual", "quadrature", "approximate", "monte carlo", "simulated"]
 RUNGS: tuple[Rung, ...] = get_args(Rung)  # from the most to the least certain
 
@@ -132,19 +132,21 @@ class SingleLayer(Layer):
     def _exact(self, state: State, trace: Trace) -> State: ...
 
 
-def require_image(layer: Layer, shape: Shape) -> None:
-    if len(shape) != 3:
+def require_positions(layer: Layer, shape: Shape, axes: int | None = None) -> None:
+    """Refuse vectors, and inputs with another number of position axes than the layer is written for."""
+    found = len(shape) - 1
+    if not found:
         raise BadInput(
             layer.word,
-            f"got vectors of shape {shape}, expected images (c, h, w)",
+            f"got vectors of shape {shape}, expected sequences (c, l), images (c, h, w) or volumes (c, d, h, w)",
             "use it before flatten, gap or dense",
         )
-
-
-def window_count(layer: Layer, size: int, window: int, stride: int) -> int:
-    if window > size:
-        raise BadInput(layer.word, f"window {window} is larger than the input of size {size}", "use a smaller window")
-    return (size - window) // stride + 1
+    if axes is not None and found != axes:
+        raise BadInput(
+            layer.word,
+            f"its sizes are for {axes} position axes, the input {shape} has {found}",
+            "give one number, which holds along every axis, or one for each",
+        )
 
 
 def require_positive(place: str, **values: int | None) -> None:

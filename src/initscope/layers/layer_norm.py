@@ -11,39 +11,64 @@ from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Block, Side, State, draw_units, push, regroup
+from initscope.geometry.inputs import MOST_AXES
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_number, require_positive
 
 FEW_CHANNELS = 32
+Over = Literal["all", "channels"] | tuple[int, ...]
 
 
 @dataclass(frozen=True, repr=False)
 class LayerNorm(SingleLayer):
     """Centre and scale each input over its channels and positions (`all`), or over channels at each position (`channels`).
 
+    `over` may also list axes of one input, 0 for the channels and 1, 2, ... for positions: (0, 2) normalizes each row of
+    an image by itself. Channels are always among them.
+
     With many channels the statistics are the expectations: μ = mean of the units' means, σ² = mean A - μ². Then
     A' = (A - 2μm + μ²)/σ², and D' follows from |αa - βb|² = αβ|a-b|² + (α-β)(α|a|² - β|b|²) on the centred units.
     """
 
-    over: Literal["all", "channels"] = "all"
+    over: Over = "all"
     epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
         require_number("ln", epsilon=self.epsilon)
-        if self.over not in ("all", "channels"):
-            raise BadInput("ln", f"over is {self.over!r}", "use 'all' or 'channels'")
+        if self.over in ("all", "channels"):
+            return
+        if not isinstance(self.over, tuple) or not all(type(a) is int and 0 <= a <= MOST_AXES for a in self.over):
+            raise BadInput("ln", f"over is {self.over!r}", "use 'all', 'channels', or axes such as (0, 2)")
+        if 0 not in self.over or len(set(self.over)) < len(self.over):
+            raise BadInput(
+                "ln",
+                f"axes {self.over} lack the channels (0), or name an axis twice",
+                "list 0 and each position axis once; for each channel by itself use GroupNorm(channels)",
+            )
 
     @property
     def word(self) -> str:
-        return "ln" if self.over == "all" else "ln(channels)"
+        inside = self.over if isinstance(self.over, str) else ", ".join(map(str, self.over))
+        return "ln" if self.over == "all" else f"ln({inside})"
 
     def output_shape(self, shape: Shape) -> Shape:
+        if isinstance(self.over, tuple) and max(self.over) >= len(shape):
+            raise BadInput(
+                self.word, f"the input {shape} has no axis {max(self.over)}", f"use axes 0 to {len(shape) - 1}"
+            )
         return shape
 
+    def axes(self, positions: int) -> tuple[int, ...]:
+        """The position axes, counted from 0, that are normalized together, of so many."""
+        if isinstance(self.over, tuple):
+            return tuple(sorted(a - 1 for a in self.over if a > 0))
+        return tuple(range(positions)) if self.over == "all" else ()
+
     def _exact(self, state: State, trace: Trace) -> State:
-        return normalise(state, self.over, self.epsilon)
+        return normalise(state, self.axes(len(state.positions)), self.epsilon)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        return Standardise(1, self.over, self.epsilon)
+        self.output_shape(shape)
+        return StandardiseAxes(self.axes(len(shape) - 1), self.epsilon)
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,7 +97,7 @@ class GroupNorm(SingleLayer):
     def _exact(self, state: State, trace: Trace) -> State:
         per_group = state.channels // self.groups
         if self.groups == 1:
-            return normalise(state, "all", self.epsilon)
+            return normalise(state, tuple(range(len(state.positions))), self.epsilon)
         if per_group == 1:
             if state.positions and not state.all_positions:
                 raise NoExactForm(
@@ -91,7 +116,7 @@ class GroupNorm(SingleLayer):
             )
         if per_group < FEW_CHANNELS:
             trace.note(f"{self.word}: {per_group} channels in a group; exact for many")
-        return normalise(grouped, "groups", self.epsilon)
+        return normalise(grouped, tuple(range(len(state.positions))), self.epsilon, by_kind=True)
 
     def _normalise_unit(self, samples: Tensor) -> Tensor:
         """Groups of one channel: each unit over its own positions (instance norm)."""
@@ -103,34 +128,57 @@ class GroupNorm(SingleLayer):
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        return Standardise(self.groups, "all", self.epsilon)
+        return StandardiseGroups(self.groups, self.epsilon)
 
 
-class Standardise(nn.Module):
-    """The finite face of layer and group norm."""
+class StandardiseAxes(nn.Module):
+    """The finite face of layer norm: over channels and the position axes `axes`."""
 
-    def __init__(self, groups: int, over: str, epsilon: float) -> None:
+    def __init__(self, axes: tuple[int, ...], epsilon: float) -> None:
         super().__init__()
-        self.groups, self.over, self.epsilon = groups, over, epsilon
+        self.axes, self.epsilon = axes, epsilon
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.over == "channels" and x.ndim == 4:
-            return F.layer_norm(x.movedim(1, -1), x.shape[1:2], eps=self.epsilon).movedim(-1, 1)
+        if len(self.axes) == x.ndim - 2:
+            return F.group_norm(x, 1, eps=self.epsilon)
+        together = (1, *(a + 2 for a in self.axes))
+        centred = x - x.mean(together, keepdim=True)
+        return centred * (centred.square().mean(together, keepdim=True) + self.epsilon).rsqrt()
+
+
+class StandardiseGroups(nn.Module):
+    """The finite face of group norm."""
+
+    def __init__(self, groups: int, epsilon: float) -> None:
+        super().__init__()
+        self.groups, self.epsilon = groups, epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
         return F.group_norm(x, self.groups, eps=self.epsilon)
 
 
-def normalise(state: State, over: str, epsilon: float) -> State:
-    """See `LayerNorm`."""
+def normalise(
+    state: State,
+    axes: tuple[int, ...],
+    epsilon: float,
+    by_kind: bool = False,
+    shares: tuple[Tensor, Tensor] | None = None,
+) -> State:
+    """See `LayerNorm`; over the position axes `axes`, and over all kinds of units together unless `by_kind`.
+
+    `shares`: of the positions that count, for each side, where units at the others are zero and are to be left out.
+    """
     size = len(state.positions)
 
     def pooled(t: Tensor) -> Tensor:
-        """Mean over kinds (unless they are the groups) and positions (unless each is by itself): broadcastable to t."""
-        t = t if over == "groups" else state.collapse_kinds(t)
-        return t.mean(tuple(range(-size, 0)), keepdim=True) if size and over != "channels" else t
+        """Mean over kinds (unless they are the groups) and the axes: broadcastable to t."""
+        t = t if by_kind else state.collapse_kinds(t)
+        return t.mean(tuple(a - size for a in axes), keepdim=True) if axes else t
 
     def statistics(s: Side) -> tuple[Tensor, Tensor]:
-        centre = pooled(s.mean)
-        return centre, (pooled(s.norm) - centre.square() + epsilon).rsqrt()
+        share = 1.0 if shares is None else shares[0] if s is state.x else shares[1]
+        centre = pooled(s.mean) / share
+        return centre, (pooled(s.norm) / share - centre.square() + epsilon).rsqrt()
 
     stats = {s: statistics(s) for s in (state.x, state.y)}
 

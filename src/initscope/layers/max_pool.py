@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from initscope.activations import IDENTITY, Activation
@@ -13,12 +12,23 @@ from initscope.geometry import Block, State, push
 from initscope.geometry.draws import state_from_samples
 from initscope.layers.extremes import maximum_distance, maximum_moments
 from initscope.layers.layer import Shape, SingleLayer, Trace
-from initscope.layers.pooling import Pool, WindowPool, global_shape, grouped, on_units, require_independent
+from initscope.layers.pooling import (
+    Pool,
+    WindowPool,
+    global_shape,
+    grouped,
+    on_units,
+    position_axes,
+    require_independent,
+    window_maxima,
+)
 
 
 @dataclass(frozen=True, repr=False)
 class MaxPool(WindowPool):
     """Maxima over windows of positions, or, for vectors, over groups of n units.
+
+    What is padded does not count.
 
     Over n independent units after a dense layer (and a homogeneous, non-decreasing activation) the moments are an exact
     integral (see `extremes`). Over positions there is no closed form: units are drawn and measured, and the trace says so.
@@ -26,7 +36,7 @@ class MaxPool(WindowPool):
 
     @property
     def word(self) -> str:
-        return f"maxpool{self.window}"
+        return f"maxpool{self.size_word}"
 
     @property
     def needs_draws(self) -> bool:
@@ -37,18 +47,18 @@ class MaxPool(WindowPool):
             trace.simulated = True
             return push(state, on_units(self._pool), state.channels, trace.units, trace.generator)
         require_independent(self, state)
-        draw = grouped(state, self.window, lambda t: t.amax(-1))
+        draw = grouped(state, self.group(), lambda t: t.amax(-1))
         activation = state.activation if state.activation is not None else IDENTITY
         before = state.before if state.before is not None else state
         if before.law == "gaussian" and activation.degree == 1 and activation.monotone and _at_one(activation) > 0:
             return self._over_units(state, before, activation)
         trace.simulated = True
         samples = draw(trace.units, trace.generator)
-        return state_from_samples(state, samples, state.channels // self.window, draw)
+        return state_from_samples(state, samples, state.channels // self.group(), draw)
 
     def _over_units(self, state: State, before: State, activation: Activation) -> State:
         """With α, β the standard deviations before the activation: D' = αβ E(f(M) - f(M'))² + (α - β)² E f(M)²."""
-        n = self.window
+        n = self.group()
         slope = -float(activation(torch.tensor(-1.0, dtype=torch.float64)))
         top = _at_one(activation)  # f(z) = top · (z or (slope/top) z)
         moments = maximum_moments(n, slope / top)
@@ -70,11 +80,11 @@ class MaxPool(WindowPool):
         )
 
     def _pool(self, t: Tensor) -> Tensor:
-        return F.max_pool2d(t, self.window, self.step)
+        return window_maxima(self.frame(t.ndim - 2), t)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        return Pool(self.window, self._pool, lambda t: t.amax(-1))
+        return Pool(self.group() if len(shape) == 1 else None, self._pool, lambda t: t.amax(-1))
 
 
 def _at_one(activation: Activation) -> float:
@@ -102,8 +112,12 @@ class GlobalMaxPool(SingleLayer):
 
     def _exact(self, state: State, trace: Trace) -> State:
         trace.simulated = True
-        return push(state, lambda t: t.amax((-2, -1)), state.channels, trace.units, trace.generator)
+        return push(state, on_units(_maximum), state.channels, trace.units, trace.generator)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         self.output_shape(shape)
-        return Pool(None, lambda t: t.amax((-2, -1)), lambda t: t)
+        return Pool(None, _maximum, _maximum)
+
+
+def _maximum(t: Tensor) -> Tensor:
+    return t.amax(position_axes(t))

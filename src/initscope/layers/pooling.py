@@ -2,53 +2,123 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, get_args
 
+import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Draw, State, draw_units
-from initscope.layers.layer import Layer, Shape, SingleLayer, require_image, require_positive, window_count
+from initscope.layers.layer import Layer, Shape, SingleLayer, require_number, require_positions, require_positive
+from initscope.layers.shifts import Size, Sizes, Window, axes_of, check_size, short_size, spread
+
+PoolPadding = Literal["valid", "zero", "same"]
+_MEANS = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_MAXIMA = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 
 @dataclass(frozen=True, repr=False)
 class WindowPool(SingleLayer):
-    """A pooling layer over windows of positions, or over groups of `window` units of a vector."""
+    """A pooling layer over windows of positions, or over groups of `window` units of a vector.
 
-    window: int
-    stride: int | None = None  # the window unless given
+    A size that is one number holds along every position axis. `padding`: "valid" has none, "zero" keeps the size at
+    stride 1 or adds `margin` positions on every side, "same" gives ceil(size / stride) outputs as TensorFlow does.
+    """
+
+    window: Size
+    stride: Size | None = None  # the window unless given
+    padding: PoolPadding = "valid"
+    margin: Size | None = None
 
     def __post_init__(self) -> None:
-        require_positive("pool", window=self.window, stride=self.stride)
+        for name in ("window", "stride"):
+            size = getattr(self, name)
+            for value in () if size is None else check_size("pool", name, size):
+                require_positive("pool", **{name: value})
+        for value in () if self.margin is None else check_size("pool", "margin", self.margin):
+            require_number("pool", margin=value)
+        if self.padding not in get_args(PoolPadding):
+            raise BadInput("pool", f"padding is {self.padding!r}", f"choose from {', '.join(get_args(PoolPadding))}")
+        if self.margin is not None and self.padding != "zero":
+            raise BadInput("pool", f"padding={self.padding!r} has no margin", "use padding='zero', or no margin")
+        _ = self.axes
 
     @property
-    def step(self) -> int:
+    def step(self) -> Size:
         return self.stride or self.window
+
+    @property
+    def axes(self) -> int | None:
+        """How many position axes the layer is written for; None: as many as the input has."""
+        return axes_of("pool", window=self.window, stride=self.stride, margin=self.margin)
+
+    @property
+    def size_word(self) -> str:
+        return short_size(self.window)
 
     @property
     def needs_all_positions(self) -> bool:
         return True
 
+    def frame(self, axes: int) -> Window:
+        """The sliding window on inputs with so many position axes."""
+        margin = None if self.margin is None else spread(self.margin, axes)
+        return Window(spread(self.window, axes), spread(self.step, axes), (1,) * axes, self.padding, margin)
+
+    def group(self) -> int:
+        """How many units of a vector are pooled together."""
+        if not isinstance(self.window, int):
+            raise BadInput(
+                self.word, f"a window of {self.size_word} has no meaning for vectors", "use one number, or pool before"
+            )
+        return self.window
+
     def output_shape(self, shape: Shape) -> Shape:
-        return pooled_shape(self, shape, self.window, self.step)
+        if len(shape) == 1:
+            return self._grouped_shape(shape)
+        require_positions(self, shape, self.axes)
+        size, frame = shape[1:], self.frame(len(shape) - 1)
+        out = frame.output_size(size)
+        for n, k, outputs, margins in zip(size, frame.kernel, out, frame.margins(size), strict=True):
+            if outputs < 1:
+                raise BadInput(
+                    self.word, f"window {k} is larger than the input of size {n + sum(margins)}", "use a smaller window"
+                )
+            # A window that lies in the padding alone would have nothing to take the maximum or the mean of.
+            if k <= max(margins):
+                raise BadInput(
+                    self.word, f"a margin of {max(margins)} holds whole windows of {k}", "use a smaller margin"
+                )
+        return shape[0], *out
+
+    def _grouped_shape(self, shape: Shape) -> Shape:
+        window = self.group()
+        if self.step != window or shape[0] % window or self.padding != "valid":
+            raise BadInput(
+                self.word,
+                f"{shape[0]} units do not split into groups of {window} (stride {self.step}, padding {self.padding})",
+                "use a window that divides the width, no stride and no padding",
+            )
+        return (shape[0] // window,)
 
 
-def pooled_shape(layer: Layer, shape: Shape, window: int, stride: int) -> Shape:
-    """(c, h, w) -> (c, h', w'), or (d,) -> (d/window,): vectors are pooled over groups of units."""
-    if len(shape) == 3:
-        return shape[0], *(window_count(layer, n, window, stride) for n in shape[1:])
-    if stride != window or shape[0] % window:
-        raise BadInput(
-            layer.word,
-            f"{shape[0]} units do not split into groups of {window} (stride {stride})",
-            "use a window that divides the width, and no stride",
-        )
-    return (shape[0] // window,)
+def window_means(frame: Window, t: Tensor) -> Tensor:
+    """Means over windows of inputs (n, c, *positions); what is padded counts as zeros."""
+    out: Tensor = _MEANS[frame.axes](frame.pad(t), frame.kernel, frame.stride)
+    return out
+
+
+def window_maxima(frame: Window, t: Tensor) -> Tensor:
+    """Maxima over windows of inputs (n, c, *positions); what is padded does not count."""
+    out: Tensor = _MAXIMA[frame.axes](frame.pad(t, -math.inf), frame.kernel, frame.stride)
+    return out
 
 
 def global_shape(layer: Layer, shape: Shape) -> Shape:
-    require_image(layer, shape)
+    require_positions(layer, shape)
     return (shape[0],)
 
 
@@ -71,26 +141,31 @@ def grouped(state: State, window: int, reduce: Callable[[Tensor], Tensor]) -> Dr
 
 
 class Pool(nn.Module):
-    """The finite face of a pooling layer: `on_image` for (n, c, h, w), `on_group` for the last axis of (n, groups, window)."""
+    """The finite face of a pooling layer: `on_positions` for (n, c, *p), `on_group` for the last axis of (n, groups, window)."""
 
     def __init__(
-        self, window: int | None, on_image: Callable[[Tensor], Tensor], on_group: Callable[[Tensor], Tensor]
+        self, window: int | None, on_positions: Callable[[Tensor], Tensor], on_group: Callable[[Tensor], Tensor]
     ) -> None:
         super().__init__()
-        self.window, self.on_image, self.on_group = window, on_image, on_group
+        self.window, self.on_positions, self.on_group = window, on_positions, on_group
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim == 4:
-            return self.on_image(x)
+        if x.ndim > 2:
+            return self.on_positions(x)
         assert self.window is not None
         return self.on_group(x.reshape(len(x), -1, self.window))
 
 
 def on_units(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Apply a (n, 1, h, w) function to samples (K, units, images, h, w), each unit being a channel of its own."""
+    """Apply a (n, 1, *p) function to samples (K, units, images, *p), each unit being a channel of its own."""
 
     def apply(samples: Tensor) -> Tensor:
         out = function(samples.flatten(0, 2)[:, None])[:, 0]
         return out.reshape(*samples.shape[:3], *out.shape[1:])
 
     return apply
+
+
+def position_axes(t: Tensor) -> Sizes:
+    """The axes of (n, c, *positions) that are positions."""
+    return tuple(range(2, t.ndim))

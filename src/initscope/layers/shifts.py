@@ -1,7 +1,8 @@
-"""Padding and windows on position axes, for one set of positions (..., h, w) or for pairs of them (..., h, w, h, w)."""
+"""Padding and windows on position axes, for one set of positions (..., *p) or for pairs of them (..., *p, *p)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -10,53 +11,76 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Padding = Literal["circular", "zero", "valid", "reflect"]
+from initscope.errors import BadInput
+from initscope.geometry.inputs import MOST_AXES
+
+Padding = Literal["circular", "zero", "valid", "reflect", "same"]
+Size = int | tuple[int, ...]  # one number for every position axis, or one for each
+Sizes = tuple[int, ...]
+_WITH_ZEROS = ("zero", "same")
 
 
 @dataclass(frozen=True)
 class Window:
-    """A sliding window: which input position each tap of each output position reads."""
+    """A sliding window: which input position each tap of each output position reads.
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
+    Every tuple has one number for each position axis. "same" adds zeros as TensorFlow does: as many as ceil(n / stride)
+    outputs need, the odd one behind.
+    """
+
+    kernel: Sizes
+    stride: Sizes
+    dilation: Sizes
     padding: Padding = "valid"
-    margin: tuple[int, int] | None = None  # explicit padding on every side; None: as much as keeps the size at stride 1
+    margin: Sizes | None = None  # explicit padding on every side; None: as much as keeps the size at stride 1
 
-    def margins(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Positions added (before, after) along height and width."""
+    @property
+    def axes(self) -> int:
+        return len(self.kernel)
+
+    @property
+    def reach(self) -> Sizes:
+        """Positions from the first tap to the last."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    def margins(self, size: Sizes) -> tuple[tuple[int, int], ...]:
+        """Positions added (before, after) along each axis of an input of this size."""
         if self.padding == "valid":
-            return (0, 0), (0, 0)
+            return ((0, 0),) * self.axes
         if self.margin is not None:
-            return (self.margin[0],) * 2, (self.margin[1],) * 2
-        spans = [d * (k - 1) for k, d in zip(self.kernel, self.dilation, strict=True)]
-        return (spans[0] // 2, spans[0] - spans[0] // 2), (spans[1] // 2, spans[1] - spans[1] // 2)
+            return tuple((m, m) for m in self.margin)
+        spans = [r - 1 for r in self.reach]
+        if self.padding == "same":
+            steps = zip(size, self.stride, spans, strict=True)
+            spans = [max((math.ceil(n / s) - 1) * s + span + 1 - n, 0) for n, s, span in steps]
+        return tuple((span // 2, span - span // 2) for span in spans)
 
-    def output_size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Output height and width; not positive where the window does not fit."""
-        out = []
-        for n, k, s, d, m in zip(size, self.kernel, self.stride, self.dilation, self.margins(), strict=True):
-            out.append((n + sum(m) - d * (k - 1) - 1) // s + 1)
-        return out[0], out[1]
+    def output_size(self, size: Sizes) -> Sizes:
+        """Output positions along each axis; not positive where the window does not fit."""
+        steps = zip(size, self.reach, self.stride, self.margins(size), strict=True)
+        return tuple((n + sum(m) - r) // s + 1 for n, r, s, m in steps)
 
-    def pad(self, t: Tensor) -> Tensor:
-        """One set of positions, padded; zeros where the padding is zero."""
-        return self._pad_axes(t, t.ndim - 2)
+    def pad(self, t: Tensor, value: float = 0.0) -> Tensor:
+        """One set of positions, padded; `value` where the padding is zero."""
+        return self._pad_axes(t, t.ndim - self.axes, value)
 
     def pad_pairs(self, distance: Tensor, norm_a: Tensor, norm_b: Tensor) -> Tensor:
         """Pairs of positions, padded: the distance to a zero position is the norm of the other one."""
-        padded = self._pad_axes(self._pad_axes(distance, distance.ndim - 4), distance.ndim - 2)
-        if self.padding != "zero":
+        axes = self.axes
+        padded = self._pad_axes(self._pad_axes(distance, distance.ndim - 2 * axes), distance.ndim - axes)
+        if self.padding not in _WITH_ZEROS:
             return padded
-        size = (distance.shape[-2], distance.shape[-1])
+        size = distance.shape[-axes:]
         inside = self.pad(torch.ones(size, dtype=distance.dtype, device=distance.device)).bool()
-        a = self.pad(norm_a[..., 0, 0])[..., None, None]
-        b = self.pad(norm_b.squeeze(-3).squeeze(-3))[..., None, None, :, :]
-        return torch.where(inside[:, :, None, None] & inside, padded, a + b)
+        a = self.pad(norm_a.flatten(-axes).squeeze(-1))
+        b = self.pad(norm_b.flatten(norm_b.ndim - 2 * axes, -axes - 1).squeeze(-axes - 1))
+        last = (None,) * axes
+        a, b = a[(..., *last)], b[(..., *last, *(slice(None),) * axes)]
+        return torch.where(inside[(..., *last)] & inside, padded, a + b)
 
-    def _pad_axes(self, t: Tensor, first: int) -> Tensor:
-        (top, bottom), (left, right) = self.margins()
-        for axis, before, after in ((first, top, bottom), (first + 1, left, right)):
+    def _pad_axes(self, t: Tensor, first: int, value: float = 0.0) -> Tensor:
+        margins = self.margins(tuple(t.shape[first : first + self.axes]))
+        for axis, (before, after) in enumerate(margins, start=first):
             if before == after == 0:
                 continue
             size = t.shape[axis]
@@ -68,22 +92,28 @@ class Window:
                 t = t.index_select(axis, torch.where(index >= size, 2 * (size - 1) - index, index))
             else:
                 tail = t.ndim - 1 - axis
-                t = F.pad(t, (0, 0) * tail + (before, after))
+                t = F.pad(t, (0, 0) * tail + (before, after), value=value)
         return t
 
-    def tap(self, t: Tensor, tap: int, size: tuple[int, int], first: int) -> Tensor:
-        """What tap number `tap` reads at every output position, on the two axes starting at `first` of a padded tensor."""
-        for axis, (k, n, s, d) in enumerate(
-            zip(divmod(tap, self.kernel[1]), size, self.stride, self.dilation, strict=True)
-        ):
-            t = _strided(t, first + axis, k * d, n, s)
+    def patches(self, t: Tensor) -> Tensor:
+        """What the taps read of every channel at every output position, (n, c · taps, positions), for t (n, c, *p)."""
+        size, padded = self.output_size(tuple(t.shape[2:])), self.pad(t)
+        taps = [self.tap(padded, k, size, 2).flatten(2) for k in range(math.prod(self.kernel))]
+        return torch.stack(taps, 2).flatten(1, 2)
+
+    def tap(self, t: Tensor, tap: int, size: Sizes, first: int) -> Tensor:
+        """What tap number `tap` reads at every output position, on the position axes from `first` on of a padded tensor."""
+        for axis in reversed(range(self.axes)):
+            tap, place = divmod(tap, self.kernel[axis])
+            t = _strided(t, first + axis, place * self.dilation[axis], size[axis], self.stride[axis])
         return t
 
-    def mean(self, padded: Tensor, size: tuple[int, int], pairs: bool) -> Tensor:
+    def mean(self, padded: Tensor, size: Sizes, pairs: bool) -> Tensor:
         """Mean over the taps; with `pairs`, the same tap at both positions."""
-        firsts = (padded.ndim - 4, padded.ndim - 2) if pairs else (padded.ndim - 2,)
+        axes = self.axes
+        firsts = (padded.ndim - 2 * axes, padded.ndim - axes) if pairs else (padded.ndim - axes,)
         t = padded
-        for axis in (0, 1):
+        for axis in range(axes):
             k, n, s, d = self.kernel[axis], size[axis], self.stride[axis], self.dilation[axis]
 
             def read(i: int, t: Tensor = t, axis: int = axis, n: int = n, s: int = s, d: int = d) -> Tensor:
@@ -94,23 +124,69 @@ class Window:
             t = _sum(read, k) / k
         return t
 
-    def weighted(self, padded: Tensor, size: tuple[int, int], pairs: bool, weights: Tensor) -> Tensor:
+    def weighted(self, padded: Tensor, size: Sizes, pairs: bool, weights: Tensor) -> Tensor:
         """Σ_k w_k t[p+k], or t[p+k, q+k] for pairs; taps of weight zero are skipped."""
         used = [(k, weight) for k, weight in enumerate(weights.tolist()) if weight != 0] or [(0, 0.0)]
 
         def read(k: int) -> Tensor:
-            term = self.tap(padded, k, size, padded.ndim - 2)
-            return self.tap(term, k, size, padded.ndim - 4) if pairs else term
+            term = self.tap(padded, k, size, padded.ndim - self.axes)
+            return self.tap(term, k, size, padded.ndim - 2 * self.axes) if pairs else term
 
         return _sum(lambda i: used[i][1] * read(used[i][0]), len(used))
 
-    def bilinear(self, padded: Tensor, size: tuple[int, int], matrix: Tensor) -> Tensor:
+    def bilinear(self, padded: Tensor, size: Sizes, matrix: Tensor) -> Tensor:
         """Σ_kl S_kl t[p+k, q+l] on pairs of positions."""
 
         def row(k: int) -> Tensor:
-            return self.weighted(self.tap(padded, k, size, padded.ndim - 4), size, False, matrix[k])
+            return self.weighted(self.tap(padded, k, size, padded.ndim - 2 * self.axes), size, False, matrix[k])
 
         return _sum(row, len(matrix))
+
+
+def spread(size: Size, axes: int) -> Sizes:
+    """The size along each of `axes` position axes.
+
+    >>> spread(3, 2), spread((1, 3), 2)
+    ((3, 3), (1, 3))
+    """
+    return size if isinstance(size, tuple) else (size,) * axes
+
+
+def check_size(place: str, name: str, size: object) -> Sizes:
+    """The numbers of a size, or a clear error; which numbers are allowed is for the caller to say."""
+    sizes = size if isinstance(size, tuple) else (size,)
+    whole = all(isinstance(n, int) and not isinstance(n, bool) for n in sizes)
+    if not whole or not 1 <= len(sizes) <= MOST_AXES:
+        problem = f"{name} is {size!r}, expected a whole number, or one for each of at most {MOST_AXES} axes"
+        raise BadInput(place, problem, f"pass {name}=3 or {name}=(3, 5)")
+    return sizes
+
+
+def axes_of(place: str, **sizes: Size | None) -> int | None:
+    """How many position axes the sizes are written for; None where all are single numbers."""
+    found = {name: len(size) for name, size in sizes.items() if isinstance(size, tuple)}
+    if len(set(found.values())) > 1:
+        told = ", ".join(f"{name} has {count}" for name, count in found.items())
+        raise BadInput(place, f"{told} numbers", "give one number for each position axis, or a single one")
+    return next(iter(found.values()), None)
+
+
+def short_size(size: Size) -> str:
+    """The size in words, one number where it is the same along every axis.
+
+    >>> short_size((3, 3)), short_size((3, 1))
+    ('3', '3x1')
+    """
+    return size_text(size[0] if isinstance(size, tuple) and len(set(size)) == 1 else size)
+
+
+def size_text(size: Size) -> str:
+    """The size in words.
+
+    >>> size_text((3, 1, 5)), size_text(3)
+    ('3x1x5', '3')
+    """
+    return "x".join(map(str, size)) if isinstance(size, tuple) else str(size)
 
 
 def _strided(t: Tensor, axis: int, start: int, count: int, step: int) -> Tensor:

@@ -11,12 +11,12 @@ from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
 from initscope.geometry import Block, State, then
-from initscope.layers.layer import Shape, SingleLayer, Trace, require_image, require_positive
+from initscope.layers.layer import Shape, SingleLayer, Trace, require_positions, require_positive
 
 
 @dataclass(frozen=True, repr=False)
 class Upsample(SingleLayer):
-    """Each position repeated (`nearest`) or followed by zeros (`zeros`), `factor` times along both axes."""
+    """Each position repeated (`nearest`) or followed by zeros (`zeros`), `factor` times along every position axis."""
 
     factor: int = 2
     mode: Literal["nearest", "zeros"] = "nearest"
@@ -31,12 +31,13 @@ class Upsample(SingleLayer):
         return f"up{self.factor}" if self.mode == "nearest" else f"zeroup{self.factor}"
 
     def output_shape(self, shape: Shape) -> Shape:
-        require_image(self, shape)
-        return shape[0], shape[1] * self.factor, shape[2] * self.factor
+        require_positions(self, shape)
+        return shape[0], *(n * self.factor for n in shape[1:])
 
     def _exact(self, state: State, trace: Trace) -> State:
         size = tuple(n * self.factor for n in state.positions)
-        k = self.factor
+        k, axes = self.factor, len(size)
+        first, second = tuple(range(-2 * axes, -axes)), tuple(range(-axes, 0))
 
         def spread(t: Tensor, axes: tuple[int, ...]) -> Tensor:
             for axis in axes:
@@ -46,19 +47,19 @@ class Upsample(SingleLayer):
         filled = torch.ones(size, dtype=state.distance.dtype, device=state.distance.device)
         if self.mode == "zeros":
             filled = torch.zeros_like(filled)
-            filled[::k, ::k] = 1
+            filled[(slice(None, None, k),) * axes] = 1
 
         def one(t: Tensor) -> Tensor:
-            return spread(t, (-2, -1)) * filled
+            return spread(t, second) * filled
 
         def distance(block: Block) -> Tensor:
             if not state.all_positions:
                 return one(block.distance)
-            both = filled[:, :, None, None] * filled
-            left, right = filled[:, :, None, None] * (1 - filled), (1 - filled[:, :, None, None]) * filled
-            wide = spread(block.distance, (-4, -3, -2, -1)) * both
+            outer = filled[(..., *(None,) * axes)]
+            left, right = outer * (1 - filled), (1 - outer) * filled
+            wide = spread(block.distance, first + second) * (outer * filled)
             # The distance to a zero position is the norm of the other one.
-            return wide + spread(block.norm_a, (-4, -3)) * left + spread(block.norm_b, (-2, -1)) * right
+            return wide + spread(block.norm_a, first) * left + spread(block.norm_b, second) * right
 
         return state.map(
             lambda s: one(s.norm),
@@ -84,6 +85,6 @@ class Enlarge(nn.Module):
         if self.mode == "nearest":
             return F.interpolate(x, scale_factor=self.factor, mode="nearest")
         k = self.factor
-        wide = x.new_zeros(*x.shape[:-2], x.shape[-2] * k, x.shape[-1] * k)
-        wide[..., ::k, ::k] = x
+        wide = x.new_zeros(*x.shape[:2], *(n * k for n in x.shape[2:]))
+        wide[:, :, *(slice(None, None, k),) * (x.ndim - 2)] = x
         return wide

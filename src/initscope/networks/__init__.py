@@ -1,8 +1,10 @@
 """Compositions of layers, the architecture language, exact prediction and kernels."""
 
-from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
+from initscope.networks.branches import Concat, Product, Residual, Sum
+from initscope.networks.composition import Sequential, as_network
 from initscope.networks.kernels import KernelEstimate, kernel, kernel_estimate
 from initscope.networks.language import parse, unparse
+from initscope.networks.masks import Masked
 from initscope.networks.prediction import LayerGeometry, Prediction, predict
 from initscope.networks.tangent import tangent_kernel
 
@@ -10,7 +12,9 @@ __all__ = [
     "Concat",
     "KernelEstimate",
     "LayerGeometry",
+    "Masked",
     "Prediction",
+    "Product",
     "Residual",
     "Sequential",
     "Sum",

@@ -110,7 +110,7 @@ def fast_plan(net: Sequential, shape: tuple[int, ...]) -> FastPlan | None:
         return None
     if isinstance(layers[0], Dense):
         return _dense_plan(layers, math.prod(shape))
-    return _conv_plan(layers, shape) if isinstance(layers[0], Conv) else None
+    return _conv_plan(layers, shape) if isinstance(layers[0], Conv) and len(shape) == 3 else None
 
 
 def _dense_plan(layers: list[Layer], inputs: int) -> FastPlan | None:
@@ -145,7 +145,7 @@ def _conv_plan(layers: list[Layer], shape: tuple[int, ...]) -> FastPlan | None:
         variances.append(variances_of(layer, fans))
         kernels.append(layer.window.kernel[0])
         if kernels[-1] > 1:
-            paddings.add(layer.padding)
+            paddings.add("zero" if layer.padding == "same" else layer.padding)  # one and the same at stride 1
         shape = layer.output_shape(shape)
         i += 1 if slope is None else 2
     pooled = i < len(layers) and isinstance(layers[i], GlobalAveragePool)

@@ -14,7 +14,9 @@ from torch import Tensor
 from initscope.errors import BadInput
 from initscope.geometry import Inputs
 from initscope.layers import Conv, Dense, Flatten, Layer, Shape, Trace
-from initscope.networks.composition import Concat, Residual, Sequential, Sum
+from initscope.networks.branches import Concat, Product, Residual, Sum
+from initscope.networks.composition import Composition, Sequential
+from initscope.networks.masks import Masked
 
 SHARE = 0.25  # of the free memory, where the caller gives no budget
 REPLICATES = 16  # independent repetitions of a simulated layer: their spread is the standard error
@@ -115,11 +117,12 @@ def _largest(layer: Layer, shape: Shape, kinds: int) -> tuple[int, int]:
     """The most distances of one pair inside the layer, over kinds of units and (pairs of) positions; kinds at its end."""
     if isinstance(layer, Residual):
         layer = layer.sum
-    if isinstance(layer, Sum | Concat):
+    if isinstance(layer, Sum | Product | Concat):
         parts = [_sequence((b,), shape, kinds, layer.needs_all_positions) for b in layer.branches]
         ends = [k for _, k in parts]
-        return sum(p for p, _ in parts), sum(ends) if isinstance(layer, Concat) else max(ends)
-    layers = layer.layers if isinstance(layer, Sequential) else (layer,)
+        beside = isinstance(layer, Concat) and layer.axis == 0
+        return sum(p for p, _ in parts), sum(ends) if beside else max(ends)
+    layers = layer.layers if isinstance(layer, Sequential | Masked) else (layer,)
     return _sequence(layers, shape, kinds, layer.needs_all_positions)
 
 
@@ -130,7 +133,7 @@ def _sequence(layers: tuple[Layer, ...], shape: Shape, kinds: int, pairs: bool) 
 
     top = count(shape, kinds)
     for layer in layers:
-        if isinstance(layer, Sequential | Sum | Concat | Residual):
+        if isinstance(layer, Composition):
             inside, kinds = _largest(layer, shape, kinds)
             top = max(top, inside)
         elif isinstance(layer, Flatten):

@@ -102,7 +102,7 @@ def predict(
 ) -> Prediction:
     """Norms, distances and angles of zipped pairs (x_i, y_i) after each layer of an infinitely wide network.
 
-    x, y: (n, c, h, w) or (n, d). Computed in float64 unless `dtype` says otherwise or the device has none. Pairs are taken
+    x, y: (n, d) or (n, c, *positions). Computed in float64 unless `dtype` says otherwise or the device has none. Pairs are taken
     in tiles that fit `memory` bytes (default: a quarter of what is free). Batch norm sees x and y as one batch. Layers
     without a closed form are simulated from `seed`; their results carry a standard error.
 

@@ -19,8 +19,10 @@ from torch import Tensor
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
-from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
+from initscope.networks.branches import Concat, Product, Residual, Sum
+from initscope.networks.composition import Composition, Sequential, as_network
 from initscope.networks.fast import Variances, fast_plan, variances_of
+from initscope.networks.masks import Masked
 from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
@@ -46,7 +48,8 @@ def tangent_kernel(
 
     "ntk": weights are written as √Var(w) ω with ω of variance 1 and the gradient is by ω, so that the kernel has a limit;
     "standard": the gradient is by w itself, as PyTorch takes it, at the widths that the layers have. Layers that have no
-    closed form, and batch norm, which couples the pairs, are refused.
+    closed form, and batch norm, which couples the pairs, are refused. Dropout gives each input a mask of its own, an input
+    beside itself one and the same: the mean over masks of the gradients' inner products.
 
     >>> from initscope.layers import Activate, Dense
     >>> from initscope.activations import RELU
@@ -77,7 +80,8 @@ def tangent_kernel(
     for done, (rows, columns) in enumerate(work):
         if progress is not None:
             progress(done, len(work))
-        out[rows, columns] = _tangents(net, x[rows], other[columns], parametrization)
+        one_pass = y is None and rows == columns and drops_units(net)
+        out[rows, columns] = _tangents(net, x[rows], other[columns], parametrization, one_pass)
     if progress is not None:
         progress(len(work), len(work))
     return out.triu() + out.triu(1).T if y is None else out
@@ -87,8 +91,6 @@ def require_closed_forms(net: Sequential, x: Tensor) -> None:
     """Refuse what has no exact tangent kernel."""
     if net.needs_joint_batch:
         raise NoExactForm("tangent_kernel", "batch norm couples the inputs", f"use layer norm, or {_TWIN}")
-    if any(isinstance(part, Dropout) for part in _parts(net)):
-        raise NoExactForm("tangent_kernel", "dropout gives an input another network each time", "leave it out")
     if simulates(net, x):
         problem = "some layer has no closed form on this network, its units would have to be drawn"
         raise NoExactForm("tangent_kernel", problem, f"leave it out, or {_TWIN}")
@@ -96,7 +98,7 @@ def require_closed_forms(net: Sequential, x: Tensor) -> None:
 
 def _parts(layer: Layer) -> Iterator[Layer]:
     yield layer
-    for part in layer.parts if isinstance(layer, Sequential | Sum | Concat | Residual) else ():
+    for part in layer.parts if isinstance(layer, Composition) else ():
         yield from _parts(part)
 
 
@@ -109,11 +111,18 @@ def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
     return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), LARGEST_TILE))
 
 
-def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization) -> Tensor:
+def drops_units(net: Layer) -> bool:
+    """Whether each pass of an input goes through a network of its own."""
+    return any(isinstance(part, Dropout) for part in _parts(net))
+
+
+def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization, one_pass: bool) -> Tensor:
+    """`one_pass`: x and y are the same batch, each input under one mask of dropout."""
     step = torch.zeros(len(x), len(y), dtype=x.dtype, device=x.device, requires_grad=True)
     trace = Trace(shift=_Shift(step, parametrization))
     with torch.enable_grad():
-        state = net.propagate(Inputs(x, y, zipped=False, all_positions=net.needs_all_positions), trace)
+        inputs = Inputs(x, y, zipped=False, all_positions=net.needs_all_positions, joint=one_pass)
+        state = net.propagate(inputs, trace)
         a, b, d = totals(state)
         products = (a[:, None] + b - d) / 2
         if not products.requires_grad:
@@ -134,7 +143,10 @@ class _Shift:
         own = (block.norm_a + block.norm_b - block.distance) / 2  # by ω: the covariance itself, bias and all
         if self.parametrization == "standard":
             assert isinstance(layer, Dense | Conv)
-            weight, bias = variances(layer, before.channels if isinstance(layer, Conv) else before.units)
+            if isinstance(layer, Conv):
+                weight, bias = variances(layer.on(len(before.positions)), before.channels)
+            else:
+                weight, bias = variances(layer, before.units)
             own = (own - (bias or 0.0)) / weight + (0.0 if bias is None else 1.0)
         step = self.step.reshape(1, *self.step.shape, *(1,) * (own.ndim - 3))
         return replace(after, distance=after.distance - 2 * step * own)
@@ -159,12 +171,14 @@ def parameters(layer: Layer, shape: Shape) -> list[tuple[Dense | Conv, Shape]]:
     """The layers with weights and the shape of what they get, in the order in which `sample` makes their modules."""
     if isinstance(layer, Residual):
         layer = layer.sum
-    if isinstance(layer, Sum | Concat):
+    if isinstance(layer, Sum | Product | Concat):
         return [found for branch in layer.branches for found in parameters(branch, shape)]
-    if isinstance(layer, Sequential):
+    if isinstance(layer, Sequential | Masked):
         found = []
         for part in layer.layers:
             found += parameters(part, shape)
             shape = part.output_shape(shape)
         return found
-    return [(layer, shape)] if isinstance(layer, Dense | Conv) else []
+    if isinstance(layer, Conv):
+        return [(layer.on(len(shape) - 1), shape)]
+    return [(layer, shape)] if isinstance(layer, Dense) else []

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Generator, Tensor
@@ -24,6 +24,7 @@ from initscope.layers import (
     MaxPool,
     Scale,
 )
+from initscope.layers.pooling import PoolPadding
 from initscope.probe.trace import Call, Seen
 from initscope.weights import Fans, WeightLaw
 
@@ -53,7 +54,7 @@ class MeasuredWeights(WeightLaw):
     @cached_property
     def tap_variances(self) -> Tensor | None:
         """Relative to their mean; None if they are equal but for sampling noise."""
-        if self.weight.ndim != 4 or self.weight[0, 0].numel() == 1 or self.second_moment == 0 or self.centres_filters:
+        if self.weight.ndim < 3 or self.weight[0, 0].numel() == 1 or self.second_moment == 0 or self.centres_filters:
             return None
         weight = self.weight.detach().flatten(0, 1).flatten(1)
         weight = weight if weight.dtype == torch.float64 else weight.float()
@@ -70,7 +71,7 @@ class MeasuredWeights(WeightLaw):
     def variance(self, fans: Fans) -> float:
         return self.second_moment
 
-    def taps(self, kernel: tuple[int, int]) -> Tensor | None:
+    def taps(self, kernel: tuple[int, ...]) -> Tensor | None:
         return self.tap_variances
 
     def gain(self, fans: Fans) -> float:
@@ -138,16 +139,15 @@ class Arguments:
             raise _Unknown
         return float(value.detach().abs().double().square().mean().sqrt())
 
-    def pair(self, position: int, name: str, default: int) -> tuple[int, int]:
+    def sizes(self, position: int, name: str, default: int | tuple[int, ...], axes: int) -> tuple[int, ...]:
+        """A number for each position axis."""
         value = self.get(position, name, default)
         if value is None or (isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 0):
             value = default
         if isinstance(value, str):
             raise _Unknown
-        pair = tuple(value) if isinstance(value, Sequence) else (value, value)
-        if len(pair) == 1:
-            pair = (pair[0], pair[0])
-        return int(pair[0]), int(pair[1])
+        found = tuple(map(int, value)) if isinstance(value, Sequence) else (int(value),)
+        return found * axes if len(found) == 1 else found
 
 
 def _dense(a: Arguments) -> Layer:
@@ -160,38 +160,56 @@ def _dense(a: Arguments) -> Layer:
 def _conv(a: Arguments) -> Layer:
     weight = a.weight(1, "weight")
     padding = a.get(4, "padding", 0)
-    kernel = (int(weight.shape[2]), int(weight.shape[3]))
+    kernel = tuple(int(n) for n in weight.shape[2:])
+    axes = len(kernel)
     if isinstance(padding, str):
-        margin: tuple[int, int] | None = None
+        margin: tuple[int, ...] | None = None
         style = "zero" if padding == "same" else "valid"
     else:
-        margin, style = a.pair(4, "padding", 0), "zero"
+        margin, style = a.sizes(4, "padding", 0, axes), "zero"
     return Conv(
         len(weight),
         kernel=kernel,
-        stride=a.pair(3, "stride", 1),
+        stride=a.sizes(3, "stride", 1, axes),
         padding=style,  # type: ignore[arg-type]
         margin=margin,
-        dilation=a.pair(5, "dilation", 1),
+        dilation=a.sizes(5, "dilation", 1, axes),
         groups=int(a.get(6, "groups", 1)),
         weights=MeasuredWeights(weight),
         bias=a.bias(2, "bias"),
     )
 
 
-def _window(a: Arguments) -> tuple[int, int]:
-    kernel = a.pair(1, "kernel_size", 1)
-    stride = a.pair(2, "stride", kernel[0])
-    padding = a.pair(3, "padding", 0)
-    if kernel[0] != kernel[1] or stride[0] != stride[1] or padding != (0, 0) or a.get(4, "ceil_mode", False) is True:
+class _Window(TypedDict):
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: PoolPadding
+    margin: tuple[int, ...]
+
+
+def _window(a: Arguments) -> _Window:
+    axes = len(a.input_shape) - 2
+    kernel = a.sizes(1, "kernel_size", 1, axes)
+    stride, margin = a.sizes(2, "stride", kernel, axes), a.sizes(3, "padding", 0, axes)
+    return {"window": kernel, "stride": stride, "padding": "zero", "margin": margin}
+
+
+def _average_pool(a: Arguments) -> Layer:
+    if a.get(4, "ceil_mode", False) or a.get(6, "divisor_override") is not None:
         raise _Unknown
-    return kernel[0], stride[0]
+    return AveragePool(**_window(a), edges="count" if a.get(5, "count_include_pad", True) else "skip")
+
+
+def _max_pool(a: Arguments) -> Layer:
+    axes = len(a.input_shape) - 2
+    if a.get(5, "ceil_mode", False) or a.sizes(4, "dilation", 1, axes) != (1,) * axes:
+        raise _Unknown
+    return MaxPool(**_window(a))
 
 
 def _global_mean(a: Arguments) -> Layer:
-    size = a.get(1, "output_size")
-    flat = tuple(size) if isinstance(size, Sequence) else (size, size)
-    if len(a.input_shape) != 4 or flat != (1, 1):
+    axes, size = len(a.input_shape) - 2, a.get(1, "output_size")
+    if axes < 1 or (tuple(size) if isinstance(size, Sequence) else (size,) * axes) not in ((1,), (1,) * axes):
         raise _Unknown
     return GlobalAveragePool()
 
@@ -265,10 +283,13 @@ def _hardtanh(a: Arguments) -> Layer:
 
 _TABLE: dict[str, Callable[[Arguments], Layer]] = {
     "linear": _dense,
-    "conv2d": _conv,
-    "avg_pool2d": lambda a: AveragePool(*_window(a)),
-    "max_pool2d": lambda a: MaxPool(*_window(a)),
-    "adaptive_avg_pool2d": _global_mean,
+    **{
+        f"{name}{axes}d": translate
+        for axes in (1, 2, 3)
+        for name, translate in (
+            ("conv", _conv), ("avg_pool", _average_pool), ("max_pool", _max_pool), ("adaptive_avg_pool", _global_mean),
+        )
+    },
     "mean": _mean,
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,

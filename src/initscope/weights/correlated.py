@@ -48,10 +48,10 @@ class ZeroSum(WeightLaw):
         check_order(self.name, order)
         return float(self.variance(fans) ** (order / 2) * normal_moment(order))
 
-    def taps(self, kernel: tuple[int, int]) -> Tensor | None:
+    def taps(self, kernel: tuple[int, ...]) -> Tensor | None:
         if self.over == "filter":
             return None
-        size = kernel[0] * kernel[1]
+        size = math.prod(kernel)
         return torch.eye(size, dtype=torch.float64) - 1 / size  # S = I - 11'/k
 
     def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
@@ -88,11 +88,11 @@ class TapCovariance(WeightLaw):
     def gain(self, fans: Fans) -> float:
         return self.scale
 
-    def taps(self, kernel: tuple[int, int]) -> Tensor:
-        if len(self.matrix) != kernel[0] * kernel[1]:
+    def taps(self, kernel: tuple[int, ...]) -> Tensor:
+        if len(self.matrix) != math.prod(kernel):
             raise BadInput(
                 "TapCovariance",
-                f"the matrix has {len(self.matrix)} taps, the {kernel[0]}x{kernel[1]} filter {kernel[0] * kernel[1]}",
+                f"the matrix has {len(self.matrix)} taps, the {'x'.join(map(str, kernel))} filter {math.prod(kernel)}",
                 "pass a matrix of the filter's size",
             )
         return self.matrix.double()

@@ -110,7 +110,7 @@ class WeightLaw(ABC):
         """By how much the layer multiplies the second moment of its units: fan_in · Var(w)."""
         return fans.fan_in * self.variance(fans)
 
-    def taps(self, kernel: tuple[int, int]) -> Tensor | None:
+    def taps(self, kernel: tuple[int, ...]) -> Tensor | None:
         """Covariance of the taps of one channel's filter, relative to Var(w).
 
         None: independent and equal; (taps,): variances of independent taps; (taps, taps): in general.

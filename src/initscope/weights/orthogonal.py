@@ -62,9 +62,9 @@ class DeltaOrthogonal(WeightLaw):
         entry = _entry_moment(order, max(fans.inputs, fans.outputs))
         return float(self.scale ** (order / 2) * entry / fans.taps)  # one tap in `taps` is not zero
 
-    def taps(self, kernel: tuple[int, int]) -> Tensor:
+    def taps(self, kernel: tuple[int, ...]) -> Tensor:
         weights = torch.zeros(kernel, dtype=torch.float64)
-        weights[(kernel[0] - 1) // 2, (kernel[1] - 1) // 2] = kernel[0] * kernel[1]
+        weights[tuple((k - 1) // 2 for k in kernel)] = math.prod(kernel)
         return weights.flatten()
 
     def sample(self, shape: tuple[int, ...], fans: Fans, generator: Generator, dtype: torch.dtype) -> Tensor:
@@ -74,8 +74,8 @@ class DeltaOrthogonal(WeightLaw):
         matrix = torch.cat(matrices).to(dtype) * math.sqrt(self.scale)
         if len(shape) == 2:
             return matrix
-        row, column = ((k - 1) // 2 for k in shape[2:])
-        weights[:, :, row, column] = matrix
+        centre = [slice((k - 1) // 2, (k - 1) // 2 + 1) for k in shape[2:]]
+        weights[(slice(None), slice(None), *centre)] = matrix[(..., *(None,) * len(centre))]
         return weights
 
 

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from initscope.errors import BadInput
 from initscope.layers import Layer
-from initscope.networks.composition import Concat, Residual, Sequential, Sum
+from initscope.networks.branches import Concat, Product, Residual, Sum
+from initscope.networks.composition import Sequential
 from initscope.networks.language.grammar import Arguments, Source, Token, Value, nearest, tokenise, whole
 from initscope.networks.language.words import ACTIVATIONS, FIXED, SIZED, build, default_words
+from initscope.networks.masks import Masked
 
 MOST_LAYERS = 10_000
 DEEPEST_NESTING = 50
 DEFAULT_WIDTH = 64
-_BLOCKS = ("res", "cat", "sum")
+_BLOCKS = ("res", "cat", "sum", "prod", "masked")
 
 
 def parse(text: str, *, width: int = DEFAULT_WIDTH) -> Sequential:
@@ -123,7 +125,7 @@ class _Reader:
         return _Body(body.layers * times, body.leaves * times)
 
     def block(self, word: Token, depth: int) -> _Body:
-        """res(network, scale=0.1), cat(network | network), sum(network | network)."""
+        """res(network, scale=0.1), cat(network | network, axis=1), sum(network | network), prod(...), masked(network)."""
         kind = word.text.lower()
         self.expect("(", f"after '{kind}'")
         bodies = [self.network(depth + 1)]
@@ -133,15 +135,20 @@ class _Reader:
         while self.follows(","):
             arguments.add(self.argument())
         self.expect(")", "or another layer", word)
-        if kind == "res" and len(bodies) > 1:
-            self.source.refuse(word, f"'res' has {len(bodies)} branches, expected one", "write res(sum(... | ...))")
+        if kind in ("res", "masked") and len(bodies) > 1:
+            problem = f"'{kind}' has {len(bodies)} branches, expected one"
+            self.source.refuse(word, problem, f"write {kind}(sum(... | ...))")
         scale = arguments.number("scale", 1.0) if kind == "res" else 1.0
+        axis = arguments.integer("axis", 0, low=0) if kind == "cat" else 0
+        value = arguments.number("value", 0.0) if kind == "masked" else 0.0
         arguments.done()
         branches = [Sequential(*body.layers) for body in bodies]
         makers: dict[str, Callable[[], Layer]] = {
             "res": lambda: Residual(*bodies[0].layers, scale=scale),
-            "cat": lambda: Concat(*branches),
+            "cat": lambda: Concat(*branches, axis=axis),
             "sum": lambda: Sum(*branches),
+            "prod": lambda: Product(*branches),
+            "masked": lambda: Masked(*bodies[0].layers, value=value),
         }
         return _Body((self.made(word, makers[kind]),), sum(body.leaves for body in bodies))
 

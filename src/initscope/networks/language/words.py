@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Literal
+from typing import Literal, TypedDict
 
 from initscope import activations, weights
 from initscope.activations import Activation
@@ -29,16 +29,25 @@ from initscope.layers import (
     Upsample,
 )
 from initscope.layers.biases import Bias
-from initscope.layers.shifts import Padding
+from initscope.layers.pooling import PoolPadding
+from initscope.layers.shifts import Padding, Size
 from initscope.networks.language.grammar import Arguments, Token, Value, real, whole
 from initscope.weights import Independent, WeightLaw
 
-PADDINGS: tuple[Padding, ...] = ("circular", "zero", "valid", "reflect")
+PADDINGS: tuple[Padding, ...] = ("circular", "zero", "valid", "reflect", "same")
+POOL_PADDINGS: tuple[PoolPadding, ...] = ("valid", "zero", "same")
+EDGES: tuple[Literal["count", "skip"], ...] = ("count", "skip")
 OVER: tuple[Literal["all", "channels"], ...] = ("all", "channels")
-SIZED = re.compile(r"(conv)([0-9]+)(?:x([0-9]+))?|(avgpool|maxpool|l2pool|up|zeroup)([0-9]+)")
+SIZED = re.compile(r"(conv|avgpool|maxpool|l2pool)([0-9]+)(?:x([0-9]+))?(?:x([0-9]+))?|(up|zeroup)([0-9]+)")
 
 _HIGHEST_ORDER = 50  # coefficients of higher orders overflow or cancel
 ACTIVATIONS = frozenset(activations.names())
+
+
+class _PoolOptions(TypedDict):
+    stride: int | None
+    padding: PoolPadding
+    margin: int | None
 
 
 def build(arguments: Arguments, width: int) -> Layer:
@@ -56,18 +65,20 @@ def build(arguments: Arguments, width: int) -> Layer:
 
 
 def _build_sized(arguments: Arguments, sized: re.Match[str], width: int) -> Layer:
-    """conv3, conv5x3, avgpool2: the numbers inside the word are its size."""
+    """conv3, conv5x3, conv3x3x1, avgpool2: the numbers inside the word are its size, one for every axis or one for each."""
 
     def number(group: int) -> int:
         token = Token("number", sized.group(group), arguments.owner.start + sized.start(group))
         return whole(arguments.source, token, "the size")
 
     if sized.group(1) is None:
-        return _ONE_SIZE[sized.group(4)](arguments, number(5))
-    return _conv(arguments, number(2) if sized.group(3) is None else (number(2), number(3)), width)
+        return Upsample(number(6), mode="nearest" if sized.group(5) == "up" else "zeros")
+    numbers = [number(group) for group in (2, 3, 4) if sized.group(group) is not None]
+    size = numbers[0] if len(numbers) == 1 else tuple(numbers)
+    return _conv(arguments, size, width) if sized.group(1) == "conv" else _POOLS[sized.group(1)](arguments, size)
 
 
-def _conv(arguments: Arguments, kernel: int | tuple[int, int], width: int) -> Layer:
+def _conv(arguments: Arguments, kernel: Size, width: int) -> Layer:
     return Conv(
         arguments.integer("width", width, first=True),
         kernel=kernel,
@@ -77,6 +88,7 @@ def _conv(arguments: Arguments, kernel: int | tuple[int, int], width: int) -> La
         groups=arguments.integer("groups", 1),
         weights=_weights(arguments),
         bias=_bias(arguments),
+        margin=_optional(arguments, "margin", low=0),
     )
 
 
@@ -118,45 +130,47 @@ def _law(arguments: Arguments, value: Value) -> WeightLaw:
         raise arguments.source.complaint(value.token, error.problem, error.remedy) from None
 
 
-def _stride(arguments: Arguments) -> int | None:
-    value = arguments.take("stride")
-    return None if value is None else whole(arguments.source, value.token, "stride")
+def _optional(arguments: Arguments, name: str, low: int = 1) -> int | None:
+    value = arguments.take(name)
+    return None if value is None else whole(arguments.source, value.token, name, low=low)
 
 
-def _average_pool(arguments: Arguments, window: int) -> Layer:
-    return AveragePool(window, stride=_stride(arguments))
+def _pool_options(arguments: Arguments) -> _PoolOptions:
+    return {
+        "stride": _optional(arguments, "stride"),
+        "padding": arguments.choice("padding", POOL_PADDINGS, "valid"),
+        "margin": _optional(arguments, "margin", low=0),
+    }
 
 
-def _max_pool(arguments: Arguments, window: int) -> Layer:
-    return MaxPool(window, stride=_stride(arguments))
+def _average_pool(arguments: Arguments, window: Size) -> Layer:
+    return AveragePool(window, **_pool_options(arguments), edges=arguments.choice("edges", EDGES, "count"))
 
 
-def _l2_pool(arguments: Arguments, window: int) -> Layer:
-    return L2Pool(window, stride=_stride(arguments))
+_POOLS: dict[str, Callable[[Arguments, Size], Layer]] = {
+    "avgpool": _average_pool,
+    "maxpool": lambda arguments, window: MaxPool(window, **_pool_options(arguments)),
+    "l2pool": lambda arguments, window: L2Pool(window, **_pool_options(arguments)),
+}
 
 
-def _window(pool: Callable[[Arguments, int], Layer]) -> Callable[[Arguments, int], Layer]:
+def _window(pool: Callable[[Arguments, Size], Layer]) -> Callable[[Arguments, int], Layer]:
     """avgpool(3, stride=2): the size as the first argument."""
     return lambda arguments, width: pool(arguments, arguments.integer("window", None, first=True))
 
 
 def _layer_norm(arguments: Arguments, width: int) -> Layer:
-    return LayerNorm(over=arguments.choice("over", OVER, "all", first=True))
+    """ln, ln(channels), ln(0, 2)."""
+    if not arguments.positional or arguments.positional[0].token.kind != "number":
+        return LayerNorm(over=arguments.choice("over", OVER, "all", first=True))
+    axes = [whole(arguments.source, value.token, "an axis", low=0) for value in arguments.positional]
+    arguments.positional = []
+    return LayerNorm(over=tuple(axes))
 
-
-_ONE_SIZE: dict[str, Callable[[Arguments, int], Layer]] = {
-    "avgpool": _average_pool,
-    "maxpool": _max_pool,
-    "l2pool": _l2_pool,
-    "up": lambda arguments, factor: Upsample(factor, mode="nearest"),
-    "zeroup": lambda arguments, factor: Upsample(factor, mode="zeros"),
-}
 
 FIXED: dict[str, Callable[[Arguments, int], Layer]] = {
     "dense": _dense,
-    "avgpool": _window(_average_pool),
-    "maxpool": _window(_max_pool),
-    "l2pool": _window(_l2_pool),
+    **{word: _window(pool) for word, pool in _POOLS.items()},
     "gap": lambda arguments, width: GlobalAveragePool(),
     "gmp": lambda arguments, width: GlobalMaxPool(),
     "bn": lambda arguments, width: BatchNorm(),
@@ -191,4 +205,4 @@ def _named(word: str, *numbers: float) -> Activation:
 def default_words() -> list[str]:
     """Every layer word with its usual size, for suggestions."""
     sized = ["conv1", "conv3", "conv5", "avgpool2", "maxpool2", "l2pool2", "up2", "zeroup2"]
-    return sorted({*sized, *FIXED, "res", "cat", "sum", *ACTIVATIONS})
+    return sorted({*sized, *FIXED, "res", "cat", "sum", "prod", "masked", *ACTIVATIONS})

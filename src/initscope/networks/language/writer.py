@@ -30,8 +30,11 @@ from initscope.layers import (
     Upsample,
 )
 from initscope.layers.biases import Bias
-from initscope.networks.composition import Concat, Residual, Sequential, Sum
+from initscope.layers.shifts import Size, size_text
+from initscope.networks.branches import Concat, Product, Residual, Sum
+from initscope.networks.composition import Composition, Sequential
 from initscope.networks.language.reader import parse
+from initscope.networks.masks import Masked
 from initscope.weights import WeightLaw
 
 _OTHER_NAMES = {"polynomial": "poly", "rectified_power": "relupower"}
@@ -53,8 +56,8 @@ def unparse(net: Layer) -> str:
 def text_of(net: Layer) -> str:
     """`unparse`, or the Python call that makes the network where the language has no words for it.
 
-    >>> text_of(Residual(Conv(8))), text_of(Conv(8, margin=2))
-    ('res(conv3(8))', 'Conv(8, margin=2)')
+    >>> text_of(Residual(Conv(8))), text_of(Conv(8, margin=(1, 2)))
+    ('res(conv3(8))', 'Conv(8, margin=(1, 2))')
     """
     try:
         return unparse(net)
@@ -66,10 +69,11 @@ def python_call(layer: object) -> str:
     """The layer as Python code: its constructor with the arguments that are not defaults; activations by their name."""
     if isinstance(layer, Activation):
         return layer.name
-    if isinstance(layer, Sequential | Residual | Sum | Concat):
-        parts = layer.branches if isinstance(layer, Sum | Concat) else layer.layers
-        scale = [f"scale={layer.scale!r}"] if isinstance(layer, Residual) and layer.scale != 1.0 else []
-        return f"{type(layer).__name__}({', '.join([*map(python_call, parts), *scale])})"
+    if isinstance(layer, Composition):
+        more = [f"scale={layer.scale!r}"] if isinstance(layer, Residual) and layer.scale != 1.0 else []
+        more += [f"axis={layer.axis}"] if isinstance(layer, Concat) and layer.axis else []
+        more += [f"value={layer.value!r}"] if isinstance(layer, Masked) and layer.value else []
+        return f"{type(layer).__name__}({', '.join([*map(python_call, layer.parts), *more])})"
     if not isinstance(layer, Layer):
         return repr(layer)
     given: list[str] = []
@@ -93,7 +97,7 @@ def _text(layer: Layer) -> str:
         _refuse(layer, f"the language has no word for {type(layer).__name__}")
     text = write(layer)
     # Options that the language does not have (an epsilon, a margin) show as a difference after reading again.
-    if type(layer) not in (Activate, Residual, Concat, Sum) and parse(text).layers[0] != layer:
+    if not isinstance(layer, Activate | Composition) and parse(text).layers[0] != layer:
         _refuse(layer, f"the language cannot say every option of {python_call(layer)}")
     return text
 
@@ -128,11 +132,7 @@ def _called(word: str, *options: str) -> str:
     return f"{word}({', '.join(given)})" if given else word
 
 
-def _size(size: int | tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else str(size)
-
-
-def _one(size: int | tuple[int, int]) -> int:
+def _one(size: Size) -> int:
     return size[0] if isinstance(size, tuple) else size
 
 
@@ -158,7 +158,7 @@ def _bias(layer: Layer, bias: Bias) -> str:
 
 def _conv(layer: Conv) -> str:
     return _called(
-        f"conv{_size(layer.kernel)}",
+        f"conv{size_text(layer.kernel)}",
         str(layer.channels),
         _option("stride", _one(layer.stride), 1),
         _option("padding", layer.padding, "circular"),
@@ -166,7 +166,12 @@ def _conv(layer: Conv) -> str:
         _option("groups", layer.groups, 1),
         _law(layer, layer.weights),
         _bias(layer, layer.bias),
+        _margin(layer.margin),
     )
+
+
+def _margin(margin: Size | None) -> str:
+    return "" if margin is None else f"margin={_one(margin)}"
 
 
 def _dense(layer: Dense) -> str:
@@ -175,7 +180,13 @@ def _dense(layer: Dense) -> str:
 
 def _pool(word: str) -> Callable[[Any], str]:
     def write(layer: AveragePool | MaxPool | L2Pool) -> str:
-        return _called(f"{word}{layer.window}", "" if layer.stride is None else f"stride={layer.stride}")
+        return _called(
+            f"{word}{size_text(layer.window)}",
+            "" if layer.stride is None else f"stride={_one(layer.stride)}",
+            _option("padding", layer.padding, "valid"),
+            _margin(layer.margin),
+            _option("edges", layer.edges, "count") if isinstance(layer, AveragePool) else "",
+        )
 
     return write
 
@@ -202,6 +213,16 @@ def _branches(word: str) -> Callable[[Any], str]:
     return lambda layer: f"{word}({' | '.join(unparse(branch) for branch in layer.branches)})"
 
 
+def _masked(layer: Masked) -> str:
+    value = "" if layer.value == 0 else f", value={layer.value!r}"
+    return f"masked({unparse(Sequential(*layer.layers))}{value})"
+
+
+def _concat(layer: Concat) -> str:
+    axis = f", axis={layer.axis}" if layer.axis else ""
+    return f"{_branches('cat')(layer)[:-1]}{axis})"
+
+
 def _residual(layer: Residual) -> str:
     scale = "" if layer.scale == 1.0 else f", scale={float(layer.scale)!r}"
     return f"res({unparse(Sequential(*layer.layers))}{scale})"
@@ -217,13 +238,15 @@ _WRITERS: dict[type[Layer], Callable[[Any], str]] = {
     GlobalAveragePool: lambda layer: "gap",
     GlobalMaxPool: lambda layer: "gmp",
     BatchNorm: lambda layer: "bn",
-    LayerNorm: lambda layer: "ln" if layer.over == "all" else f"ln({layer.over})",
+    LayerNorm: lambda layer: layer.word,
     GroupNorm: lambda layer: f"gn({layer.groups})",
     Upsample: _upsample,
     Flatten: lambda layer: "flatten",
     Dropout: lambda layer: f"dropout({float(layer.p)!r})",
     Scale: lambda layer: f"scale({float(layer.factor)!r})",
     Residual: _residual,
-    Concat: _branches("cat"),
+    Concat: _concat,
     Sum: _branches("sum"),
+    Product: _branches("prod"),
+    Masked: _masked,
 }

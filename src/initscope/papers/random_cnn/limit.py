@@ -52,7 +52,7 @@ def routes(net: Sequential, images: Tensor) -> Tensor:
     spots = torch.eye(height * width, dtype=torch.float64).view(-1, 1, height, width)
     for layer in net.layers:
         if isinstance(layer, Conv):
-            (top, bottom), (left, right) = layer.window.margins()
+            (top, bottom), (left, right) = layer.window.margins(tuple(spots.shape[-2:]))
             kernel = torch.ones(1, 1, *layer.window.kernel, dtype=torch.float64)
             spots = F.conv2d(F.pad(spots, (left, right, top, bottom)), kernel)
         elif isinstance(layer, L2Pool):
