@@ -11,7 +11,7 @@ from torch import Tensor
 
 from initscope.data.decode import decode
 from initscope.errors import BadInput
-from initscope.figures import check_writable, write_atomically
+from initscope.files import check_writable, write_atomically
 
 # Suffix and Pillow's name of the formats that are written.
 FORMATS = {

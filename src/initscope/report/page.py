@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from initscope import __version__
-from initscope.figures import check_writable, write_atomically
+from initscope.files import check_writable, write_atomically
 from initscope.probe import Fixed, LayerReport, Remedy, Report
 from initscope.report.drawings import Drawing, drawings, training_drawing
 from initscope.report.remedy_words import remedy_views
