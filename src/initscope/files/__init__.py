@@ -2,13 +2,14 @@
 
 from initscope.files.checksums import checksum, is_whole, sealed
 from initscope.files.locks import locked
-from initscope.files.writing import PART, check_writable, is_file, remove_parts, write_atomically, write_file
+from initscope.files.writing import PART, check_writable, is_file, is_folder, remove_parts, write_atomically, write_file
 
 __all__ = [
     "PART",
     "check_writable",
     "checksum",
     "is_file",
+    "is_folder",
     "is_whole",
     "locked",
     "remove_parts",

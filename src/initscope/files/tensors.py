@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from initscope.errors import BadInput
+from initscope.errors import BadInput, first_line
 from initscope.files.checksums import SEAL
 
 
@@ -36,8 +36,7 @@ def read_tensors(path: Path, schema: str, what: str, remedy: str) -> tuple[dict[
         text, seal = metadata[schema], metadata[SEAL]
         about = json.loads(text)
     except Exception as error:  # damage makes the reader of the format raise almost anything
-        said = next(iter(str(error).splitlines()), "")
-        raise BadInput(str(path), f"is no {what} ({type(error).__name__}: {said})", remedy) from error
+        raise BadInput(str(path), f"is no {what} ({first_line(error)})", remedy) from error
     if tensor_digest(tensors, schema, text) != seal:
         raise BadInput(str(path), "is damaged: its checksum does not match its content", remedy)
     return tensors, about

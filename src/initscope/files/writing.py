@@ -26,6 +26,14 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    """Whether the path names a folder that can be reached."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def check_writable(path: Path, name: str) -> None:
     """Refuse, before any work, a file that could not be written at the end."""
     folder = path.parent

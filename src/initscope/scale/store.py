@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.errors import BadInput
+from initscope.errors import BadInput, first_line
 from initscope.files import PART, checksum, is_whole, remove_parts, sealed, write_file
 from initscope.scale.extras import extra
 from initscope.scale.job import Job, data_digest, read_job
@@ -100,8 +100,7 @@ class Store:
             values = np.asarray(zarr.open_array(str(self.path / "inputs"), mode="r")[self.job.span(block)])
             x = torch.from_numpy(values).clone()
         except Exception as error:  # damaged metadata make zarr raise almost anything
-            said = next(iter(str(error).splitlines()), "")
-            problem = f"its inputs cannot be read ({type(error).__name__}: {said})"
+            problem = f"its inputs cannot be read ({first_line(error)})"
             raise BadInput(str(self.path), problem, remedy) from error
         if data_digest(x) != self.digests[block]:
             raise BadInput(str(self.path), f"block {block} of its inputs is damaged", remedy)
