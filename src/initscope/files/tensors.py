@@ -18,10 +18,12 @@ from initscope.files.checksums import SEAL
 
 
 def sealed_tensors(tensors: Mapping[str, Tensor], schema: str, about: Mapping[str, Any]) -> bytes:
-    """The content of a safetensors file: the tensors, `about` as JSON under `schema`, and the checksum of both."""
+    """The content of a safetensors file: the tensors, and `about` with the checksum of both as JSON under `schema`.
+
+    The same content has the same bytes: safetensors writes several entries of metadata in any order, so this is one.
+    """
     held = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps(about)
-    return save(held, {schema: text, SEAL: tensor_digest(held, schema, text)})
+    return save(held, {schema: json.dumps({"about": about, SEAL: tensor_digest(held, schema, json.dumps(about))})})
 
 
 def read_tensors(path: Path, schema: str, what: str, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -31,13 +33,12 @@ def read_tensors(path: Path, schema: str, what: str, remedy: str) -> tuple[dict[
     """
     try:
         with safe_open(path, "pt") as stored:
-            metadata = stored.metadata() or {}
+            kept = json.loads((stored.metadata() or {})[schema])
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 no iteration over the file
-        text, seal = metadata[schema], metadata[SEAL]
-        about = json.loads(text)
+        about, seal = kept["about"], kept[SEAL]
     except Exception as error:  # damage makes the reader of the format raise almost anything
         raise BadInput(str(path), f"is no {what} ({first_line(error)})", remedy) from error
-    if tensor_digest(tensors, schema, text) != seal:
+    if tensor_digest(tensors, schema, json.dumps(about)) != seal:
         raise BadInput(str(path), "is damaged: its checksum does not match its content", remedy)
     return tensors, about
 

@@ -149,7 +149,9 @@ def facts_table(facts: Mapping[str, str]) -> Table:
 
 def house_table(title: str) -> Table:
     """An empty table in the house style."""
-    return Table(title=Text(printable(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    return Table(
+        title=Text(printable(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
 
 
 @dataclass(frozen=True)
