@@ -16,7 +16,8 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+# In place of this script's own folder, where `fuzz` would be the script.
+sys.path[0] = str(Path(__file__).resolve().parents[1] / "tests")
 
 from fuzz.harness import REFUSED, Tally, Target, run_target
 from fuzz.targets import TARGETS
