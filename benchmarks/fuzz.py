@@ -17,7 +17,8 @@ from pathlib import Path
 import torch
 
 # In place of this script's own folder, where `fuzz` would be the script.
-sys.path[0] = str(Path(__file__).resolve().parents[1] / "tests")
+sys.path.pop(0)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from fuzz.harness import REFUSED, Tally, Target, run_target
 from fuzz.targets import TARGETS
@@ -48,7 +49,17 @@ def table(found: dict[str, Tally], targets: list[Target]) -> str:
     total, broken = sum(t.tried for t in found.values()), sum(len(t.broken) for t in found.values())
     seconds = sum(t.seconds for t in found.values())
     where = f"initscope {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
-    return "\n".join(lines) + f"\n\n{total:,} cases in {seconds / 60:.0f} minutes, {broken} broken promises; {where}.\n"
+    said = f"\n\n{total:,} cases in {seconds / 60:.0f} minutes, {broken} broken promises; {where}.\n"
+    return "\n".join(lines) + said + "".join(f"- {line}\n" for line in _broken(found))
+
+
+def _broken(found: dict[str, Tally]) -> list[str]:
+    """What was broken, each kind once, with the case that shows it."""
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for name, tally in found.items():
+        for number, said in tally.broken:
+            kinds.setdefault((name, said), []).append(number)
+    return [f"{name}, {len(cases)} times, first in case {cases[0]}: {said}" for (name, said), cases in kinds.items()]
 
 
 def put(page: Path, text: str) -> None:

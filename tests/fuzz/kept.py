@@ -18,16 +18,15 @@ from initscope.papers.item import Check, Sampled
 from initscope.papers.record import Record
 
 
-def _damage_one(whole: Path, copy: Path, rng: random.Random) -> Path:
+def _damage_one(whole: Path, copy: Path, rng: random.Random, name: str = "*") -> None:
     """A fresh copy of a folder with one file damaged, or gone."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(whole, copy)
-    victim = rng.choice(sorted(path for path in copy.rglob("*") if path.is_file()))
+    victim = rng.choice(sorted(path for path in copy.rglob(name) if path.is_file()))
     if rng.random() < 0.05:
         victim.unlink()
     else:
         victim.write_bytes(damaged(victim.read_bytes(), rng))
-    return victim
 
 
 def _stores(folder: Path) -> Case:
@@ -64,8 +63,9 @@ def _checkpoints(folder: Path) -> Case:
             path.unlink()
 
     def case(rng: random.Random) -> str:
-        _damage_one(whole, copy, rng)
-        found = dict(load_decoder(copy).state_dict()) if rng.random() < 0.5 else _train(copy)
+        kind = rng.choice(("decoder", "checkpoint"))
+        _damage_one(whole, copy, rng, f"{kind}.safetensors")
+        found = dict(load_decoder(copy).state_dict()) if kind == "decoder" else _train(copy)
         assert all(torch.equal(found[name], value) for name, value in expected.items()), "another decoder, silently"
         return "unharmed"
 
