@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import logging
 import struct
 import subprocess
 import sys
@@ -174,3 +175,19 @@ def test_names_that_no_file_has(kind: str, name: str) -> None:
 def test_more_pairs_than_can_be_told_apart() -> None:
     with pytest.raises(BadInput, match="pairs"):
         load_pairs("photos", pairs=10**13, size=1)
+
+
+def test_pillow_says_nothing_beside_our_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a TIFF file with ten samples per pixel it would log an error, which Python prints where nobody handles it."""
+    path = tmp_path / "x.tif"
+    PIL.Image.new("RGB", (3, 3)).save(path)
+    content = path.read_bytes()
+    entry = struct.pack("<HHI", 277, 3, 1)  # SamplesPerPixel, one short
+    place = content.index(entry) + len(entry)
+    path.write_bytes(content[:place] + struct.pack("<H", 10) + content[place + 2 :])
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # those of pytest
+    with pytest.raises(BadInput, match="cannot be read as an image"):
+        load(f"folder:{tmp_path}", count=1)
+    assert capsys.readouterr().err == ""

@@ -49,7 +49,7 @@ class _Refused(click.ClickException):
     exit_code = 2
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"error: {one_line(self.message)}", err=True)
+        click.echo(f"error: {printable(self.message, lines=True)}", err=True)
 
 
 class _Broken(click.ClickException):
@@ -93,7 +93,8 @@ class _Group(click.Group):
         try:
             return self._invoke_and_flush(ctx)
         except InitscopeError as error:
-            raise _Refused(str(error)) from error
+            drawn = error.place.startswith("architecture")  # shows the line, and a mark below the word that is wrong
+            raise _Refused(str(error) if drawn else one_line(str(error))) from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)

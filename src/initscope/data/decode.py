@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from initscope.data.pixels import as_float
 from initscope.data.request import check_bytes
 from initscope.errors import BadInput, first_line
 
+# Pillow logs some of what it also raises; without a handler Python would print that beside our one message.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 # Bytes of a pixel while it is decoded: the file's own, upright, with a palette resolved, as three float32 numbers.
 _PIXEL_BYTES = 4 + 4 + 4 + 12 + 4
 # Modes that hold more than 8 bits a pixel; Pillow's own conversion to 8 bits would clip them.
