@@ -30,7 +30,7 @@ from torch import Tensor
 
 import initscope as iscope
 from initscope import scale
-from initscope.figures import write_atomically
+from initscope.files import write_atomically
 from initscope.finite import sketch_kernel
 
 NOISES = [1e-6, 1e-4, 1e-3, 1e-2, 1e-1]

@@ -25,7 +25,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from initscope.errors import BadInput
-from initscope.figures import write_atomically
+from initscope.files import write_atomically
 from initscope.images import layout
 from initscope.images.pretrained import pretrained_weights, weight_names
 

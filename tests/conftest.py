@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 pytest_plugins = ["pytester"]
 
 # Threads that wait by sleeping: on a machine with other work, spinning ones slow every small tensor operation down.
@@ -12,3 +14,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fuzz-seconds", type=float, default=40.0, help="how long tests/fuzz tries hostile inputs, in all"
+    )

@@ -29,6 +29,16 @@ class MissingExtra(InitscopeError, ImportError):
     """An optional package is needed for this call; the remedy is the command that installs it."""
 
 
+def first_line(error: BaseException) -> str:
+    """What another package's error says, short enough for one line of ours.
+
+    >>> first_line(OSError("no space\\nat all"))
+    'OSError: no space'
+    """
+    said = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 class UndefinedSimilarity(UserWarning):
     """Some inputs are zero: their angle does not exist, the answer is NaN there, the message names them."""
 

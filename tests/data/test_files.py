@@ -115,7 +115,7 @@ def test_grey_among_colour_becomes_colour(tmp_path: Path, pixels: np.ndarray) ->
     assert torch.equal(both, load(f"folder:{tmp_path}", count=2, channels=3).images)
     assert sum(torch.equal(image[0], image[2]) for image in both) == 1
     grey = load(f"folder:{tmp_path}", count=2, channels=1).images
-    luma = torch.from_numpy(np.asarray(PIL.Image.fromarray(pixels).convert("L"))).float() / 255
+    luma = torch.from_numpy(np.array(PIL.Image.fromarray(pixels).convert("L"))).float() / 255
     assert min((image[0] - luma).abs().max() for image in grey) < 0.005
 
 

@@ -17,8 +17,9 @@ from matplotlib.collections import PolyCollection
 from PIL import Image
 
 from initscope.errors import BadInput
-from initscope.figures import Curve, Line, Panel, Picture, curves_and_points, similarity_curves, write_atomically
+from initscope.figures import Curve, Line, Panel, Picture, curves_and_points, similarity_curves
 from initscope.figures.style import PALETTE
+from initscope.files import write_atomically
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import initscope as iscope
 from initscope import scale
 from initscope.errors import BadInput, UndefinedSimilarity
-from initscope.scale import files
+from initscope.files import locked, sealed
+from initscope.scale.kernels import lock_path
 from initscope.scale.store import create_store
 from scale.jobs import POOLED, images, stored
 
@@ -189,7 +190,9 @@ def test_another_job_is_refused(tmp_path: Path, change: dict[str, object], words
 def test_another_version_is_refused(tmp_path: Path) -> None:
     run, _ = stored(tmp_path / "K.zarr")
     group = json.loads((run.path / "zarr.json").read_text())
-    group["attributes"]["initscope"]["job"]["version"] = "0.0.1"
+    kept = group["attributes"]["initscope"]
+    kept["job"]["version"] = "0.0.1"
+    group["attributes"]["initscope"] = sealed(kept)
     (run.path / "zarr.json").write_text(json.dumps(group))
     with pytest.raises(BadInput, match=r"version .*, there 0\.0\.1"):
         scale.kernel_to(iscope.parse(POOLED), images(11), run.path, resume=True)
@@ -205,7 +208,7 @@ def test_places_that_are_taken(tmp_path: Path) -> None:
         scale.kernel_to(net, x, tmp_path / "other", resume=True)
     with pytest.raises(BadInput, match="mkdir -p"):
         scale.kernel_to(net, x, tmp_path / "nowhere" / "K.zarr")
-    with files.locked(run.open().store.lock_path, "test"), pytest.raises(BadInput, match="another run is writing"):
+    with locked(lock_path(run.path), "test", "testing"), pytest.raises(BadInput, match="another run is writing"):
         scale.kernel_to(net, x, run.path, resume=True)
 
 

@@ -64,7 +64,7 @@ def command(
 def check_page_path(path: Path | None) -> None:
     """Refuse, before the work, a page that could not be written."""
     if path is not None:
-        from initscope.figures import check_writable
+        from initscope.files import check_writable
 
         check_writable(path, "--html")
 

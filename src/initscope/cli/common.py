@@ -16,6 +16,7 @@ import click
 
 from initscope.cli.words import option_words, text_in_options
 from initscope.errors import BadInput
+from initscope.printable import printable
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +45,7 @@ class Settings:
     def say(self, message: str) -> None:
         """A line of progress on stderr, unless --quiet."""
         if not self.quiet:
-            click.echo(message, err=True)
+            click.echo(printable(message, lines=True), err=True)
 
     def print_json(self, command: str, content: Mapping[str, Any]) -> None:
         """One JSON object on stdout; what is not a number is null."""
@@ -82,7 +83,7 @@ def _warnings_on_stderr(settings: Settings) -> Iterator[None]:
 
 
 def _console(stream: IO[str]) -> Console:
-    from rich.console import Console
+    from initscope.report.console import Console
 
     console = Console(file=stream, highlight=False, soft_wrap=False)
     if not console.is_terminal:
@@ -95,7 +96,7 @@ def progress_bar(settings: Settings) -> Progress:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = settings.stderr()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=settings.quiet or not console.is_terminal)
 
 
@@ -112,7 +113,7 @@ def staging(bar: Progress, job: TaskID) -> Callable[[str, float], None]:
     """What `check` and `fix` call as `progress=` with (stage, share done): the bar shows both; a total of 1 is set."""
 
     def advance(stage: str, done: float) -> None:
-        bar.update(job, description=stage, total=1.0, completed=min(max(done, 0.0), 1.0))
+        bar.update(job, description=printable(stage), total=1.0, completed=min(max(done, 0.0), 1.0))
 
     return advance
 

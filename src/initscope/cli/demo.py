@@ -37,7 +37,7 @@ def command(settings: Settings, out: Path) -> None:
 
     The page report.html shows all of it, before and after.
     """
-    from initscope.figures import check_writable
+    from initscope.files import check_writable
 
     path = out / PAGE
     make_folder(out)

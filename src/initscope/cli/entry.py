@@ -10,6 +10,7 @@ import difflib
 import importlib
 import io
 import os
+import re
 import sys
 import traceback
 from typing import Any
@@ -18,9 +19,12 @@ import click
 
 from initscope import __version__
 from initscope.errors import InitscopeError
+from initscope.printable import one_line, printable
 
 INTERRUPTED = 130
 UNEXPECTED = 70  # EX_SOFTWARE: 1 and 2 have their meanings
+_MEMORY = "out of memory; use fewer or smaller images, or --dtype float32"
+_NO_MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory|alloc_cpu")  # torch's own words
 DEBUG = "INITSCOPE_DEBUG"  # an environment variable
 
 # In the order of `initscope --help`; each module holds its click command as `command`.
@@ -45,7 +49,7 @@ class _Refused(click.ClickException):
     exit_code = 2
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"error: {self.message}", err=True)
+        click.echo(f"error: {printable(self.message, lines=True)}", err=True)
 
 
 class _Broken(click.ClickException):
@@ -55,8 +59,9 @@ class _Broken(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         if os.environ.get(DEBUG) and self.__cause__ is not None:
-            click.echo("".join(traceback.format_exception(self.__cause__)), err=True, nl=False)
-        click.echo(f"error: {self.message}; {DEBUG}=1 shows where it comes from", err=True)
+            said = "".join(traceback.format_exception(self.__cause__))
+            click.echo(printable(said, lines=True), err=True, nl=False)
+        click.echo(f"error: {one_line(self.message)}; {DEBUG}=1 shows where it comes from", err=True)
 
 
 class _Group(click.Group):
@@ -86,19 +91,52 @@ class _Group(click.Group):
         # torch is loaded, which happens later, inside the command.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         try:
-            return super().invoke(ctx)
+            return self._invoke_and_flush(ctx)
         except InitscopeError as error:
-            raise _Refused(str(error)) from error
+            drawn = error.place.startswith("architecture")  # shows the line, and a mark below the word that is wrong
+            raise _Refused(str(error) if drawn else one_line(str(error))) from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
         except MemoryError as error:
-            raise _Refused("out of memory; use fewer or smaller images, or --dtype float32") from error
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise _Refused(_MEMORY) from error
+        except click.ClickException as error:
+            error.message = printable(error.message, lines=True)  # type: ignore[misc]  # what its own `show` prints
+            raise
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click's own
+        except OSError as error:
+            _leave_stdout()
+            raise _Refused(_disk_words(error)) from error
         except Exception as error:
+            if isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)):
+                raise _Refused(_MEMORY) from error
             said = next(iter(str(error).strip().splitlines()), "")
             raise _Broken(f"unexpected {type(error).__name__}{': ' + said if said else ''}") from error
+
+    def _invoke_and_flush(self, ctx: click.Context) -> Any:
+        """What is not written yet can still meet a full disk: while there is somebody to say so."""
+        try:
+            result = super().invoke(ctx)
+        except click.exceptions.Exit:
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+        return result
+
+
+def _disk_words(error: OSError) -> str:
+    """Files that commands read and write have messages of their own; this is what the system says of all others."""
+    place = "output" if error.filename is None else str(error.filename)
+    return f"{place}: cannot be read or written ({error.strerror or error}); check the place, its permissions and its space"
+
+
+def _leave_stdout() -> None:
+    """What a full disk did not take is given up; at its end, Python would try again and end with another exit code."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _forgive_encodings() -> None:

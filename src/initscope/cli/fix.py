@@ -37,7 +37,7 @@ def command(
     """
     check_page_path(html)
     if save is not None:
-        from initscope.figures import check_writable
+        from initscope.files import check_writable
 
         check_writable(save, "--save")
     from initscope.probe import fix

@@ -50,7 +50,7 @@ def command(
     A .zarr folder is written tile by tile, by worker processes or a Dask cluster if asked for; a run that was stopped
     or killed goes on with --resume. --memory is then that of each worker.
     """
-    from initscope.figures import check_writable, write_atomically
+    from initscope.files import check_writable, write_atomically
 
     what.check(out, spread)
     if spread.plan:

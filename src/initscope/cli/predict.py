@@ -32,7 +32,8 @@ def command(settings: Settings, task: Task, pairs: int, figure: Path | None, mem
     from initscope.report import layer_rows
 
     if figure is not None:
-        from initscope.figures import check_suffix, check_writable
+        from initscope.figures import check_suffix
+        from initscope.files import check_writable
 
         check_suffix(figure)
         check_writable(figure, "--figure")

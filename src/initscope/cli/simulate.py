@@ -72,7 +72,8 @@ def _run_similarity(
     from initscope.report.sampled import sampled_rows
 
     if figure is not None:
-        from initscope.figures import check_suffix, check_writable
+        from initscope.figures import check_suffix
+        from initscope.files import check_writable
 
         check_suffix(figure)
         check_writable(figure, "--figure")

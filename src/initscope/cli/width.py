@@ -49,7 +49,8 @@ def command(settings: Settings, **options: Any) -> None:
     """
     figure: Path | None = options["figure"]
     if figure is not None:
-        from initscope.figures import check_suffix, check_writable
+        from initscope.figures import check_suffix
+        from initscope.files import check_writable
 
         check_suffix(figure)
         check_writable(figure, "--figure")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from pathlib import Path
 
@@ -11,8 +12,13 @@ import PIL.ImageOps
 from torch import Tensor
 
 from initscope.data.pixels import as_float
-from initscope.errors import BadInput
+from initscope.data.request import check_bytes
+from initscope.errors import BadInput, first_line
 
+# Pillow logs some of what it also raises; without a handler Python would print that beside our one message.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
+# Bytes of a pixel while it is decoded: the file's own, upright, with a palette resolved, as three float32 numbers.
+_PIXEL_BYTES = 4 + 4 + 4 + 12 + 4
 # Modes that hold more than 8 bits a pixel; Pillow's own conversion to 8 bits would clip them.
 _DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 
@@ -34,7 +40,7 @@ def decode(path: Path) -> Tensor:
     except BadInput:
         raise
     except Exception as error:  # a damaged file makes Pillow's many decoders raise almost anything
-        problem = f"cannot be read as an image ({type(error).__name__}: {error})"
+        problem = f"cannot be read as an image ({first_line(error)})"
         raise BadInput(str(path), problem, "repair or remove this file") from error
 
 
@@ -44,6 +50,8 @@ def from_pillow(place: str, picture: PIL.Image.Image) -> Tensor:
     >>> from_pillow("here", PIL.Image.new("RGBA", (5, 4), (255, 0, 0, 10))).flatten(2).mean(2)
     tensor([[1., 0., 0.]])
     """
+    width, height = picture.size  # known before anything is decoded
+    check_bytes(place, f"{width} x {height} pixels", _PIXEL_BYTES * width * height, "use a smaller picture")
     upright = PIL.ImageOps.exif_transpose(picture)
     if upright.mode in _DEEP_MODES:
         pixels = np.asarray(upright)

@@ -10,6 +10,7 @@ from torch import Tensor
 from initscope.data.decode import decode
 from initscope.data.store import Store
 from initscope.errors import BadInput
+from initscope.files import is_file, is_folder
 
 SUFFIXES = frozenset(
     {".png", ".jpg", ".jpeg", ".jpe", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm"}
@@ -19,13 +20,13 @@ SUFFIXES = frozenset(
 def open_folder(rest: str) -> Store:
     """The image files below a folder, found by suffix (upper or lower case), read only when asked for."""
     root = Path(rest).expanduser()
-    if not root.is_dir():
-        state = "is a file" if root.exists() else "does not exist"
+    if not is_folder(root):
+        state = "is a file" if is_file(root) else "does not exist"
         raise BadInput(f"folder:{rest}", f"{state}", "give the path of a folder with images")
     try:
         paths = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
     except OSError as error:
-        raise BadInput(f"folder:{rest}", f"cannot be listed ({error})", "check the permissions") from error
+        raise BadInput(f"folder:{rest}", f"cannot be listed ({error.strerror})", "check the permissions") from error
     if not paths:
         raise BadInput(f"folder:{rest}", "no image files in it", f"known suffixes are {' '.join(sorted(SUFFIXES))}")
 

@@ -15,17 +15,19 @@ from typing import IO
 import numpy as np
 
 from initscope.data.arrays import Array, store_of
-from initscope.data.request import MOST_NUMBERS
+from initscope.data.request import MOST_NUMBERS, check_bytes
 from initscope.data.store import Store
-from initscope.errors import BadInput
+from initscope.errors import BadInput, first_line
+from initscope.files import is_file
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_MOST_AXES = 4  # images, rows, columns, channels
 
 
 def open_idx(rest: str) -> Store:
     """The images of one idx file."""
     path, place = Path(rest).expanduser(), f"idx:{rest}"
-    if not path.is_file():
+    if not is_file(path):
         raise BadInput(place, "no such file", "give the path of an idx file such as t10k-images-idx3-ubyte.gz")
     try:
         with path.open("rb") as raw:
@@ -33,7 +35,7 @@ def open_idx(rest: str) -> Store:
         with gzip.open(path) if zipped else path.open("rb") as stream:
             array = _read(place, stream)
     except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(place, f"cannot be read ({error})", "fetch the file again") from error
+        raise BadInput(place, f"cannot be read ({first_line(error)})", "fetch the file again") from error
     return store_of(place, f"array {array.shape} of {path.name}", array)
 
 
@@ -46,6 +48,8 @@ def _read(place: str, stream: IO[bytes] | gzip.GzipFile) -> Array:
     axes = magic[3]
     if axes < 2:
         raise BadInput(place, f"{axes} axes, so labels rather than images", "give the file of the images")
+    if axes > _MOST_AXES:
+        raise BadInput(place, f"{axes} axes, expected 2 to {_MOST_AXES}", "give the file of the images")
     lengths = stream.read(4 * axes)
     if len(lengths) < 4 * axes:
         raise BadInput(place, "the file ends inside its header", "fetch the file again")
@@ -55,6 +59,7 @@ def _read(place: str, stream: IO[bytes] | gzip.GzipFile) -> Array:
     if math.prod(shape) > MOST_NUMBERS:
         raise BadInput(place, f"the header promises {math.prod(shape)} numbers", f"at most {MOST_NUMBERS} are read")
     wanted = math.prod(shape) * dtype.itemsize
+    check_bytes(place, "its numbers", 2 * wanted, "use a file with fewer images, or a single .npy file")
     content = stream.read(wanted + 1)
     if len(content) != wanted:
         got = f"only {len(content)}" if len(content) < wanted else "more"

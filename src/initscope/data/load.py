@@ -11,7 +11,7 @@ from torch import Tensor
 
 from initscope.data import arrays, folder, gaussian, idx, leaves, photos, remote, shapes
 from initscope.data.pixels import fit, normalise, with_channels
-from initscope.data.request import Request, check_memory, make_request
+from initscope.data.request import Request, check_bytes, check_memory, check_numbers, make_request
 from initscope.data.sets import Images, Pairs
 from initscope.data.store import Store
 from initscope.errors import BadInput
@@ -37,6 +37,7 @@ _STORED: dict[str, Callable[[str], Store]] = {
     "torchvision": remote.open_torchvision,
     "hf": remote.open_hf,
 }
+_PAIR_BYTES = 200  # of two indices while pairs are told apart
 FORMS = (
     "photos",
     "gaussian[:CORRELATION[:MEAN]]",
@@ -79,6 +80,7 @@ def load(
         if request.count > store.total:
             problem = f"{request.count} images asked for, {store.total} there"
             raise BadInput(name, problem, f"use count={store.total} or less")
+        check_bytes(name, f"the places of {store.total} images", 8 * store.total, "use a file with fewer images")
         images, words = _read(store, request, request.random().permutation(store.total)[: request.count]), store.words
     return Images(normalise(images, centre=centre, standardise=standardise), name, words)
 
@@ -104,7 +106,9 @@ def load_pairs(
     request = make_request(pairs, size, channels, seed)
     kind, rest = split_name(name)
     correlation: Tensor | None = None
+    check_bytes("pairs", f"{pairs} pairs", _PAIR_BYTES * request.count, "ask for fewer pairs")
     if kind == "gaussian":
+        make_request(2 * pairs, size, channels, seed).shape(3)
         law = gaussian.parse(rest)
         x, y, correlation = gaussian.make_pairs(law, request)
         words = law.words if law.correlation is not None else f"{law.words}, correlations spread over [-1, 1]"
@@ -146,13 +150,20 @@ def _plain(kind: str, rest: str, request: Request) -> Request:
 def _read(store: Store, request: Request, index: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Tensor:
     if request.size is not None:
         check_memory(len(index), request.channels or 3, *request.size)
+    elif store.numbers:
+        check_numbers(f"{len(index)} images of {store.numbers} numbers", len(index) * store.numbers)
+    check_bytes(store.place, "the numbers of one image", 3 * 4 * store.numbers, "store smaller images")
     shaped: list[Tensor] = []
+    numbers = 0
     for image in store.read([int(i) for i in index]):
         if image.dim() == 2:
             if request.size is not None or request.channels is not None:
                 raise BadInput(store.place, "holds vectors, not images", "leave size= and channels= out")
             shaped.append(image)
         else:
+            height, width = request.size or image.shape[-2:]
+            numbers += (request.channels or image.shape[1]) * height * width
+            check_numbers(f"{len(shaped) + 1} of {len(index)} images", numbers)  # files have any size
             shaped.append(fit(with_channels(store.place, image, request.channels), request.size))
     if {image.shape[1] for image in shaped if image.dim() == 4} == {1, 3}:
         # Photo folders mix grey files among colour ones; grey loses nothing when it is repeated.

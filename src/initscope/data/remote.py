@@ -16,7 +16,7 @@ from torch import Tensor
 from initscope.data.arrays import store_of
 from initscope.data.decode import from_pillow
 from initscope.data.store import Store
-from initscope.errors import BadInput, MissingExtra
+from initscope.errors import BadInput, InitscopeError, MissingExtra, first_line
 
 
 def open_torchvision(rest: str) -> Store:
@@ -69,14 +69,16 @@ def _with_download(factory: Callable[..., Any], folder: Path) -> Any:
 def _guarded(place: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
+    except InitscopeError:
+        raise
     except Exception as error:  # offline, unknown name, broken archive: each package has its own exceptions
-        problem = f"cannot be opened ({type(error).__name__}: {error})"
+        problem = f"cannot be opened ({first_line(error)})"
         raise BadInput(place, problem, "check the name and the network, or use folder:PATH or npz:PATH") from error
 
 
 def _items(place: str, words: str, dataset: Any, picture: Callable[[Any], Any]) -> Store:
     def read(indices: Sequence[int]) -> Iterator[Tensor]:
-        return (_tensor(f"{place} image {i}", picture(dataset[i])) for i in indices)
+        return (_guarded(f"{place} image {i}", lambda i=i: _tensor(place, picture(dataset[i]))) for i in indices)  # type: ignore[misc]
 
     if len(dataset) == 0:
         raise BadInput(place, "the data set is empty", "choose another")

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from initscope.errors import BadInput
+from initscope.networks.planning import free_memory, size_text
 
 # 2³¹ float32 numbers are 8 GiB: beyond that a request is far more often a slip than a wish.
 MOST_NUMBERS = 2**31
 DEFAULT_SIDE = 32
+_NEGLIGIBLE = 2**24  # bytes that nobody looks for
+_COPIES = 3  # of all images at once: as they were made, put together, and normalized
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,25 @@ def positive(place: str, value: object) -> int:
 
 def check_memory(count: int, channels: int, height: int, width: int) -> None:
     """Refuse a request that would not fit into memory before anything is allocated."""
-    numbers = count * channels * height * width
+    check_numbers(f"{count} x {channels} x {height} x {width} images", count * channels * height * width)
+
+
+def check_numbers(what: str, numbers: int) -> None:
+    """Refuse images of so many numbers in all, `what` in words, if they would not fit into memory."""
+    remedy = "ask for fewer or smaller images"
     if numbers > MOST_NUMBERS:
-        shape = f"{count} x {channels} x {height} x {width}"
-        raise BadInput("size", f"{shape} images need {numbers * 4 / 2**30:.0f} GiB", "ask for fewer or smaller images")
+        raise BadInput("size", f"{what} need {numbers * 4 / 2**30:.0f} GiB", remedy)
+    check_bytes("size", what, 4 * _COPIES * numbers, remedy)
+
+
+def check_bytes(place: str, what: str, needed: int, remedy: str) -> None:
+    """Refuse what needs more bytes than are free."""
+    if needed < _NEGLIGIBLE:
+        return
+    free = free_memory(torch.device("cpu"))
+    if needed > free:
+        problem = f"{what} need about {size_text(needed)} of memory, {size_text(free)} are free"
+        raise BadInput(place, problem, remedy)
 
 
 def _two_sides(size: object) -> tuple[int, int]:

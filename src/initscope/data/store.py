@@ -12,10 +12,11 @@ from torch import Tensor
 class Store:
     """`total` images; `read(indices)` yields them one at a time as (1, c, h, w) or (1, d), scaled by `as_float`.
 
-    `place` names the source in messages, `words` describe it.
+    `place` names the source in messages, `words` describe it. `numbers` is how many one image has, where all are alike.
     """
 
     place: str
     words: str
     total: int
     read: Callable[[Sequence[int]], Iterator[Tensor]]
+    numbers: int = 0

@@ -1,7 +1,6 @@
 """The house style of plots."""
 
 from initscope.figures.check import Series, layer_curves, share_bar, shorten, step_curves
-from initscope.figures.files import check_writable, write_atomically
 from initscope.figures.papers import Line, Panel, Points, curves_and_points
 from initscope.figures.similarity import Curve, similarity_curves
 from initscope.figures.style import (
@@ -29,7 +28,6 @@ __all__ = [
     "Points",
     "Series",
     "check_suffix",
-    "check_writable",
     "curves_and_points",
     "dress",
     "failure_curves",
@@ -41,5 +39,4 @@ __all__ = [
     "shorten",
     "similarity_curves",
     "step_curves",
-    "write_atomically",
 ]

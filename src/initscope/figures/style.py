@@ -20,7 +20,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from initscope.errors import BadInput
-from initscope.figures.files import write_atomically
+from initscope.files import write_atomically
 
 # The palette of Okabe and Ito, told apart with every common colour blindness; black is kept for text.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"

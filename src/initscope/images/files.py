@@ -11,7 +11,7 @@ from torch import Tensor
 
 from initscope.data.decode import decode
 from initscope.errors import BadInput
-from initscope.figures import check_writable, write_atomically
+from initscope.files import check_writable, is_file, is_folder, write_atomically
 
 # Suffix and Pillow's name of the formats that are written.
 FORMATS = {
@@ -34,8 +34,8 @@ def read_picture(image: str | Path | Tensor) -> Tensor:
     if isinstance(image, Tensor):
         return _check_tensor(image)
     path = Path(image).expanduser()
-    if not path.is_file():
-        state = "is a folder" if path.is_dir() else "does not exist"
+    if not is_file(path):
+        state = "is a folder" if is_folder(path) else "does not exist"
         raise BadInput(str(path), state, "give the path of a picture")
     return decode(path)
 

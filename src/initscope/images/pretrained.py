@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, nn
 
-from initscope.errors import BadInput
+from initscope.errors import BadInput, first_line
+from initscope.files import is_file
 from initscope.images.architectures import Depth, Layout, layout
 from initscope.images.modules import Filters, Pooling
 from initscope.images.networks import Encoder, Stage
@@ -118,8 +119,11 @@ def _read(arch: str, path: str | Path | None, plan: Layout) -> list[tuple[Tensor
     try:
         with safe_open(file, "pt") as stored:
             return _pairs(str(file), stored.get_tensor, set(stored.keys()), plan)
-    except (SafetensorError, OSError) as error:
-        raise BadInput(str(file), f"is no safetensors file ({error})", f"convert it again: {_convert()}") from error
+    except BadInput:
+        raise
+    except Exception as error:  # damage makes the reader of the format raise almost anything
+        problem = f"is no safetensors file ({first_line(error)})"
+        raise BadInput(str(file), problem, f"convert it again: {_convert()}") from error
 
 
 def _file(arch: str, path: str | Path | None) -> Path | None:
@@ -132,7 +136,7 @@ def _file(arch: str, path: str | Path | None) -> Path | None:
         file = Path(os.environ[FOLDER]).expanduser() / name
     else:
         return None
-    if not file.is_file():
+    if not is_file(file):
         place = "path" if path is not None else FOLDER
         raise BadInput(place, f"{file} does not exist", f"make it: {_convert()}")
     return file
@@ -152,8 +156,14 @@ def _torchvision(arch: str, plan: Layout) -> list[tuple[Tensor, Tensor]]:
     if not file.is_file():
         problem = f"no ImageNet weights: no path, {FOLDER} is not set, and torchvision has not downloaded them"
         raise BadInput(f"pretrained {name}", problem, remedy)
-    state: Mapping[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-    return _pairs(str(file), state.__getitem__, set(state), plan)
+    try:
+        state: Mapping[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+        return _pairs(str(file), state.__getitem__, set(state), plan)
+    except BadInput:
+        raise
+    except Exception as error:  # damage makes torch's reader raise almost anything
+        problem = f"cannot be read ({first_line(error)})"
+        raise BadInput(str(file), problem, f"remove it, then {_download(name)}") from error
 
 
 def _convert() -> str:

@@ -16,7 +16,8 @@ from typing import Any
 
 from initscope import __version__
 from initscope.errors import BadInput
-from initscope.figures import check_writable, write_atomically
+from initscope.files import check_writable, is_whole, sealed, write_atomically
+from initscope.files.checksums import SEAL
 from initscope.images.pretrained import FOLDER
 from initscope.papers.desk import Source
 from initscope.papers.item import Check, Item, Sampled
@@ -117,7 +118,7 @@ def save(record: Record, folder: Path) -> None:
         text = record.svg.encode()
         content["svg"] = {"file": drawing.name, "sha256": hashlib.sha256(text).hexdigest()}
         write_atomically(drawing, lambda file: file.write(text), "--out")
-    whole = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False).encode()
+    whole = json.dumps(sealed(content), indent=1, allow_nan=False, ensure_ascii=False).encode()
     write_atomically(document, lambda file: file.write(whole), "--out")
 
 
@@ -126,8 +127,9 @@ def read(folder: Path, key: str) -> Record | None:
     document, drawing = paths(folder, key)
     try:
         content = json.loads(document.read_bytes())
-        if content.pop("schema") != SCHEMA:
+        if not is_whole(content) or content.pop("schema") != SCHEMA:
             return None
+        content.pop(SEAL)
         kept = content.pop("svg")
         svg = None if kept is None else drawing.read_bytes()
         if svg is not None and hashlib.sha256(svg).hexdigest() != kept["sha256"]:
@@ -135,7 +137,7 @@ def read(folder: Path, key: str) -> Record | None:
         checks = tuple(_check(line) for line in content.pop("checks"))
         content["notes"], content["given"] = tuple(content["notes"]), tuple(content["given"])
         return Record(**content, checks=checks, svg=None if svg is None else svg.decode(), reused=True)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

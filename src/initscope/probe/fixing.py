@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from initscope.errors import BadInput
+from initscope.errors import BadInput, first_line
 from initscope.probe.batches import Batch, Loss, as_batch
 from initscope.probe.checking import build, check, check_model
 from initscope.probe.findings import SEVERITY, Note
@@ -61,6 +61,7 @@ class Fixed:
 
     def save(self, path: str | Path) -> Path:
         """The weights as a safetensors file; `safetensors.torch.load_model(model, path)` puts them into a model."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_model
 
         path = Path(path)
@@ -70,8 +71,14 @@ class Fixed:
         try:
             save_model(self.model, str(temporary), {"initscope": self.message})
             temporary.replace(path)
-        except OSError as error:
-            raise BadInput("save", f"cannot write {path} ({error.strerror})", "choose another place") from error
+        except (
+            OSError,
+            SafetensorError,
+        ) as error:  # safetensors writes by itself, and tells of a full disk in its own way
+            said = error.strerror if isinstance(error, OSError) else first_line(error)
+            raise BadInput(
+                "save", f"cannot write {path} ({said})", "free some space or choose another place"
+            ) from error
         finally:
             temporary.unlink(missing_ok=True)
         return path

@@ -1,5 +1,7 @@
 """Results into terminal tables and one-file HTML."""
 
+import initscope.report.first_import  # noqa: F401  isort: skip  before anything else that needs rich
+
 from initscope.report.check_table import blame_bar, check_view, layers_table
 from initscope.report.check_views import check_html, check_text
 from initscope.report.fix_table import fix_view

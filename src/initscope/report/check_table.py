@@ -11,6 +11,7 @@ from rich.text import Text
 
 from initscope.figures import shorten
 from initscope.probe import LayerReport, Report
+from initscope.report.console import shown
 from initscope.report.tables import house_table
 from initscope.report.wording import (
     MISSING,
@@ -46,6 +47,7 @@ _COLOURS = ("red", "blue", "green", "magenta", "cyan", "yellow", "white")
 
 def check_view(report: Report, *, width: int, everything: bool = False, title: str = "") -> RenderableType:
     """All of a report for a console of `width` columns; stretches of like layers are folded unless `everything`."""
+    report, title = shown(report), shown(title)
     parts: list[RenderableType] = [verdict_line(report, title), Text(score_text(report))]
     parts += [Text(facts(report), style="dim"), *findings_lines(report)]
     if report.blame:
@@ -82,6 +84,7 @@ def verdict_line(report: Report, title: str = "") -> Text:
 
 def blame_bar(blame: dict[str, float], width: int) -> Text:
     """Which kinds of operation bring the samples together, as one bar in the widths of their shares."""
+    blame = shown(blame)
     size = max(20, min(width, 100) - 2)
     bar = Text()
     legend = Text("contraction by ")
@@ -102,6 +105,7 @@ def layers_table(report: Report, *, width: int, everything: bool = False) -> Tab
 
     Numbers are never cut: the names of layers and operations share what the other columns leave.
     """
+    report = shown(report)
     columns = _WIDE_COLUMNS if width >= WIDE else _NARROW_COLUMNS
     rows = [_cells(entry, report.first_bad_layer, columns) for entry in _folded(report.layers, everything)]
     needs = [max([len(name), *(row[i].cell_len for row in rows)]) for i, name in enumerate(columns)]

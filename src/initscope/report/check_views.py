@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from initscope.probe import Report
 from initscope.report.check_table import check_view
+from initscope.report.console import shown
 from initscope.report.drawings import drawings
 from initscope.report.notebook import (
     WIDTH,
@@ -28,6 +29,7 @@ def check_text(report: Report) -> str:
 
 def check_html(report: Report) -> str:
     """The first screen of the page: verdict, score, findings with advice, and the curves over the layers."""
+    report = shown(report)
     parts: list[str | Markup] = [
         html_verdict(report.verdict, f"{verdict_text(report)}."),
         score_text(report),

@@ -12,6 +12,7 @@ from rich.text import Text
 from initscope.figures import shorten
 from initscope.probe import Fixed, LayerReport
 from initscope.report.check_table import STYLES, check_view, verdict_line
+from initscope.report.console import shown
 from initscope.report.remedy_words import remedies_table
 from initscope.report.tables import house_table
 from initscope.report.wording import angle_text, number_text
@@ -23,6 +24,7 @@ _EDGE = 2
 
 def fix_view(fixed: Fixed, *, width: int, everything: bool = False, title: str = "") -> RenderableType:
     """The two verdicts, the remedies that were tried, the layers before and after, and what to do next."""
+    fixed, title = shown(fixed), shown(title)
     if not fixed.applied:
         parts = [check_view(fixed.before, width=width, everything=everything, title=title)]
         note = [Text(fixed.note)] if fixed.note else []

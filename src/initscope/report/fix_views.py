@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from initscope.probe import Fixed, Health, Remedy
+from initscope.report.console import shown
 from initscope.report.drawings import drawings
 from initscope.report.fix_table import fix_view
 from initscope.report.notebook import (
@@ -33,6 +34,7 @@ def fix_text(fixed: Fixed) -> str:
 
 def fix_html(fixed: Fixed) -> str:
     """The first screen of the page: both verdicts, what was done, the curves before and after, what else was tried."""
+    fixed = shown(fixed)
     both = [("before", fixed.before), ("after", fixed.after)] if fixed.applied else [("", fixed.before)]
     parts: list[str | Markup] = [
         html_verdict(report.verdict, f"{label}: {verdict_text(report)}" if label else verdict_text(report))

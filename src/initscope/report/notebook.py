@@ -7,8 +7,9 @@ import io
 from collections.abc import Collection, Sequence
 
 from markupsafe import Markup, escape
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
+from initscope.report.console import Console
 from initscope.report.drawings import Drawing, own_names
 
 WIDTH = 100  # columns of a printed result

@@ -14,8 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from initscope import __version__
-from initscope.figures import check_writable, write_atomically
+from initscope.files import check_writable, write_atomically
 from initscope.probe import Fixed, LayerReport, Remedy, Report
+from initscope.report.console import shown
 from initscope.report.drawings import Drawing, drawings, training_drawing
 from initscope.report.remedy_words import remedy_views
 from initscope.report.wording import (
@@ -114,11 +115,13 @@ def write_page(text: str, path: str | Path) -> Path:
 
 def check_page(report: Report, *, title: str = TITLE) -> str:
     """The page as text."""
-    return render(report, title=title, figures=drawings(report))
+    report = shown(report)
+    return render(report, title=shown(title), figures=drawings(report))
 
 
 def fix_page(fixed: Fixed, *, title: str = TITLE) -> str:
     """The page as text; where nothing was applied, that of the model as it is, with all that was tried."""
+    fixed, title = shown(fixed), shown(title)
     before = fixed.before if fixed.applied else None
     figures = drawings(fixed.after, before)
     if fixed.training is not None:

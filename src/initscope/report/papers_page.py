@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from initscope import __version__
-from initscope.figures import write_atomically
+from initscope.files import write_atomically
 from initscope.papers import PAPERS, Check, Record
 from initscope.report.drawings import own_names
 from initscope.report.papers_table import HEADINGS, circumstances, exact_text, sampled_text, tally, verdict_word

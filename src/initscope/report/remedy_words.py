@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from initscope.probe.remedies import Health, Remedy
+from initscope.report.console import shown
 from initscope.report.tables import house_table
 from initscope.report.wording import angle_text, number_text
 
@@ -49,6 +50,7 @@ def effect_text(remedy: Remedy) -> str:
 
 def remedies_table(remedies: Sequence[Remedy], *, most: int = 5) -> Table:
     """The remedies that helped most; the worst norm and gradient of any layer, the angle at the output."""
+    remedies = [shown(remedy) for remedy in remedies]
     table = house_table(
         f"Remedies, each tried on a copy (the best {most} of {len(remedies)})"
         if len(remedies) > most

@@ -14,6 +14,7 @@ from rich.text import Text
 from torch import Tensor
 
 from initscope.networks import LayerGeometry
+from initscope.printable import printable
 
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
 
@@ -132,7 +133,7 @@ def text_table(
     for heading in headings:
         table.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell, lines=True)) for cell in row))
     return table
 
 
@@ -142,13 +143,15 @@ def facts_table(facts: Mapping[str, str]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(Text(name), Text(value))
+        table.add_row(Text(printable(name)), Text(printable(value, lines=True)))
     return table
 
 
 def house_table(title: str) -> Table:
     """An empty table in the house style."""
-    return Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    return Table(
+        title=Text(printable(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from initscope import __version__
 from initscope.errors import BadInput
+from initscope.files import checksum
 from initscope.layers import Layer
 from initscope.networks import unparse
 from initscope.networks.fused import compiled_path
 from initscope.scale.entries import Entries
-from initscope.scale.files import checksum
 
 
 @dataclass(frozen=True)

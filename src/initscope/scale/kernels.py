@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput, UndefinedSimilarity
+from initscope.files import locked
 from initscope.geometry import check_inputs
 from initscope.layers import Layer
 from initscope.networks import Sequential, as_network
@@ -24,7 +25,6 @@ from initscope.networks.progress import Progress
 from initscope.networks.tangent import Parametrization
 from initscope.scale.entries import Entries, StoredQuantity
 from initscope.scale.extras import Unfinished
-from initscope.scale.files import locked
 from initscope.scale.job import make_job, require_same
 from initscope.scale.planning import WORKER_MEMORY, Plan, plan_entries
 from initscope.scale.reading import StoredKernel, open_kernel
@@ -72,16 +72,31 @@ def kernel_to(
     with (complete, all) tiles; say with a line about what the work will take, before it. In a script, workers need
     `if __name__ == "__main__":`.
     """
-    start = time.perf_counter()
     out = Path(out).absolute()
     net = as_network("kernel_to", net)
     what = Entries(quantity, parametrization)
     x = _checked(net, x)
     what.require(net, x)
     cluster = _with_memory(Cluster(workers, scheduler, memory))
+    _require_parent(out)
+    with locked(lock_path(out), "out", f"writing to {out}"):
+        return _fill(net, x, out, what, tile, cluster, resume, progress, say)
+
+
+def lock_path(out: Path) -> Path:
+    """Beside the store, so that it is held while the store is being made."""
+    return out.with_name(f".{out.name}.lock")
+
+
+def _fill(
+    net: Sequential, x: Tensor, out: Path, what: Entries, tile: int | None, cluster: Cluster, resume: bool,
+    progress: Progress | None, say: Callable[[str], None] | None,
+) -> KernelRun:  # fmt: skip
+    """Make the store or find it, and compute what is missing; the caller holds the lock."""
+    start = time.perf_counter()
     earlier = _earlier(out, resume)
     tile = tile if tile is not None or earlier is None else earlier.job.tile
-    layout = plan_entries(net, x, what, tile=tile, workers=workers, memory=cluster.memory, measure=False)
+    layout = plan_entries(net, x, what, tile=tile, workers=cluster.workers, memory=cluster.memory, measure=False)
     if say is not None:
         say(str(layout))
     job = make_job(net, x, what, layout.tile)
@@ -89,9 +104,8 @@ def kernel_to(
         _require_space(out, layout)
         earlier = create_store(out, job, x)
     require_same(earlier.job, job, str(out))
-    with locked(earlier.lock_path, "out"):
-        clean(earlier)
-        pending = _run(earlier, cluster, progress)
+    clean(earlier)
+    pending = _run(earlier, cluster, progress)
     return KernelRun(out, layout, pending, layout.tiles - pending, time.perf_counter() - start)
 
 
@@ -133,10 +147,13 @@ def _checked(net: Sequential, x: Tensor) -> Tensor:
     return x.detach().to("cpu", dtype).contiguous()
 
 
-def _earlier(out: Path, resume: bool) -> Store | None:
-    """The store to go on with; a place that is taken by anything else is refused."""
+def _require_parent(out: Path) -> None:
     if not out.parent.is_dir():
         raise BadInput("out", f"the folder {out.parent} does not exist", f"create it first: mkdir -p {out.parent}")
+
+
+def _earlier(out: Path, resume: bool) -> Store | None:
+    """The store to go on with; a place that is taken by anything else is refused."""
     if not out.exists():
         return None
     if not resume:

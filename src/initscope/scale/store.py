@@ -1,9 +1,9 @@
 """The folder of a stored kernel: a Zarr group with one chunk per tile, and a record for each chunk that is complete.
 
-    K.zarr/zarr.json               the group; its attributes hold the job
+    K.zarr/zarr.json               the group; its attributes hold the job, with its checksum
     K.zarr/inputs/                 the inputs, one chunk per block of `tile` inputs: workers read two blocks for a tile
     K.zarr/kernel/c/ROW/COLUMN     a tile of the upper triangle, uncompressed
-    K.zarr/kernel/records/*.json   one record per complete tile, written after its chunk, with the chunk's checksum
+    K.zarr/kernel/records/*.json   one record per complete tile, written after its chunk, with checksums of both
 
 A chunk without a record, or whose checksum is another, does not exist. Any Zarr 3 reader opens `kernel`: tiles below the
 diagonal, and those not computed yet, read as NaN there.
@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.errors import BadInput
+from initscope.errors import BadInput, first_line
+from initscope.files import PART, checksum, is_whole, remove_parts, sealed, write_file
 from initscope.scale.extras import extra
-from initscope.scale.files import PART, checksum, remove_parts, write_file
 from initscope.scale.job import Job, data_digest, read_job
 
 Array = np.ndarray[Any, Any]
@@ -47,16 +47,12 @@ class Store:
     def record_path(self, row: int, column: int) -> Path:
         return self.path / "kernel" / "records" / f"{row}.{column}.json"
 
-    @property
-    def lock_path(self) -> Path:
-        return self.path / "kernel" / "lock"
-
     def record(self, row: int, column: int) -> dict[str, Any] | None:
-        """The record of a tile, if it was written by this job."""
+        """The record of a tile, if it is whole and was written by this job."""
         try:
             found = json.loads(self.record_path(row, column).read_bytes())
-            return dict(found) if found["job"] == self.job.digest else None
-        except (OSError, ValueError, KeyError, TypeError):
+            return dict(found) if is_whole(found) and found["job"] == self.job.digest else None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
     def valid(self, row: int, column: int) -> bool:
@@ -83,7 +79,7 @@ class Store:
         content = tile.astype(self.dtype, copy=False).tobytes()
         write_file(self.chunk_path(row, column), content)
         before = self.record(row, column)
-        record = {
+        record = sealed({
             "row": row,
             "column": column,
             "job": self.job.digest,
@@ -92,17 +88,22 @@ class Store:
             "computed": 1 + (before["computed"] if before else 0),
             "process": f"{socket.gethostname()}:{os.getpid()}",
             **facts,
-        }
+        })  # fmt: skip
         write_file(self.record_path(row, column), json.dumps(record).encode())
         return record
 
     def inputs(self, block: int) -> Tensor:
         """The inputs of one block, checked, in memory of torch's own alignment: products may depend on it."""
         zarr = extra("zarr")
-        values = np.asarray(zarr.open_array(str(self.path / "inputs"), mode="r")[self.job.span(block)])
-        x = torch.from_numpy(values).clone()
+        remedy = f"remove {self.path} and start again without resume=True"
+        try:
+            values = np.asarray(zarr.open_array(str(self.path / "inputs"), mode="r")[self.job.span(block)])
+            x = torch.from_numpy(values).clone()
+        except Exception as error:  # damaged metadata make zarr raise almost anything
+            problem = f"its inputs cannot be read ({first_line(error)})"
+            raise BadInput(str(self.path), problem, remedy) from error
         if data_digest(x) != self.digests[block]:
-            raise BadInput(str(self.path), f"block {block} of its inputs is damaged", "remove it and start again")
+            raise BadInput(str(self.path), f"block {block} of its inputs is damaged", remedy)
         return x
 
     @property
@@ -127,7 +128,9 @@ def create_store(path: Path, job: Job, x: Tensor) -> Store:
     digests = tuple(data_digest(x[job.span(block)]) for block in range(job.blocks))
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PART}")
     try:
-        group = zarr.create_group(str(temporary), attributes={ATTRIBUTE: {"job": job.to_dict(), "inputs": digests}})
+        group = zarr.create_group(
+            str(temporary), attributes={ATTRIBUTE: sealed({"job": job.to_dict(), "inputs": digests})}
+        )
         side = (job.tile, job.tile)
         dtype = "float32" if job.dtype == "float32" else "float64"
         group.create_array(
@@ -151,8 +154,13 @@ def open_store(path: Path, place: str = "open_kernel") -> Store:
     """A store that exists; raises BadInput where there is none."""
     try:
         found = json.loads((path / "zarr.json").read_bytes())["attributes"][ATTRIBUTE]
+        if not is_whole(found):
+            problem = f"{path / 'zarr.json'} is damaged: its checksum does not match its content"
+            raise BadInput(place, problem, f"remove {path} and start again")
         return Store(path, read_job(found["job"]), tuple(found["inputs"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except BadInput:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         what = "is no stored kernel" if path.exists() else "does not exist"
         raise BadInput(place, f"{path} {what}", "give a folder that initscope kernel --out K.zarr wrote") from error
 

@@ -169,7 +169,7 @@ def _result(future: Any) -> Any:
         raise (Unfinished if kind == "Unfinished" else BadInput)(*words)
     if outcome.failed is not None:
         last = outcome.failed.strip().splitlines()[-1]
-        raise Unfinished("worker", last, f"the task's own error is:\n{outcome.failed}")
+        raise Unfinished("worker", last, "see the cause above") from RuntimeError(outcome.failed)
     return outcome.result
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput
+from initscope.files import locked, remove_parts
 from initscope.images.architectures import Size
 from initscope.images.modules import LEAK, Upsampling
 from initscope.images.networks import Decoder, Encoder
@@ -70,37 +71,37 @@ def train_decoder(
     _check_images("images", images, encoder, recipe)
     if held_out is not None:
         _check_images("held_out", held_out, encoder, recipe)
-    folder = None if out is None else _folder(Path(out).expanduser(), restart)
-    side = None if recipe.crop is None else (recipe.crop, recipe.crop)
-    size = side or (images.shape[-2], images.shape[-1])
-    left = memory_bytes(memory) - _check_memory(encoder, recipe, size, memory_bytes(memory))
-    with clear_memory_errors(_SMALLER):
-        job = _prepare(encoder, images, held_out, recipe, size, left, upsampling)
-    facts = {**recipe.to_dict(), **describe_layout(encoder.layout), "upsampling": upsampling}
-    key = fingerprint([*encoder.state_dict().values(), images, held_out], facts)
-    done = Progressed()
-    if folder is not None:
-        done = load_checkpoint(folder, job.decoder, job.optimizer, key, facts) or done
-    start = done.step
-
-    def keep() -> None:
+    with _claimed(out, restart) as folder:
+        side = None if recipe.crop is None else (recipe.crop, recipe.crop)
+        size = side or (images.shape[-2], images.shape[-1])
+        left = memory_bytes(memory) - _check_memory(encoder, recipe, size, memory_bytes(memory))
+        with clear_memory_errors(_SMALLER):
+            job = _prepare(encoder, images, held_out, recipe, size, left, upsampling)
+        facts = {**recipe.to_dict(), **describe_layout(encoder.layout), "upsampling": upsampling}
+        key = fingerprint([*encoder.state_dict().values(), images, held_out], facts)
+        done = Progressed()
         if folder is not None:
-            save_checkpoint(folder, job.decoder, job.optimizer, done, key, facts)
+            done = load_checkpoint(folder, job.decoder, job.optimizer, key, facts) or done
+        start = done.step
 
-    def result() -> TrainedDecoder:
-        constant = None if held_out is None else _constant_loss(images, job.shown)
-        return TrainedDecoder(
-            job.decoder, recipe, torch.tensor(done.losses, dtype=torch.float64), tuple(done.held_out), constant,
-            done.seconds, job.cached, job.why, job.scale, start, dict(about or {}),
-        )  # fmt: skip
+        def keep() -> None:
+            if folder is not None:
+                save_checkpoint(folder, job.decoder, job.optimizer, done, key, facts)
 
-    with clear_memory_errors(_SMALLER):
-        _steps(job, done, keep, progress)
-    if folder is not None:
-        if done.step > start:
-            keep()
-        write_run(result(), folder, job.sample())
-    return result()
+        def result() -> TrainedDecoder:
+            constant = None if held_out is None else _constant_loss(images, job.shown)
+            return TrainedDecoder(
+                job.decoder, recipe, torch.tensor(done.losses, dtype=torch.float64), tuple(done.held_out), constant,
+                done.seconds, job.cached, job.why, job.scale, start, dict(about or {}),
+            )  # fmt: skip
+
+        with clear_memory_errors(_SMALLER):
+            _steps(job, done, keep, progress)
+        if folder is not None:
+            if done.step > start:
+                keep()
+            write_run(result(), folder, job.sample())
+        return result()
 
 
 @dataclass
@@ -270,17 +271,22 @@ def _constant_loss(images: Tensor, shown: Tensor | None) -> float:
     return float((shown.double() - colour).square().mean())
 
 
-def _folder(path: Path, restart: bool) -> Path:
+@contextmanager
+def _claimed(out: str | Path | None, restart: bool) -> Iterator[Path | None]:
+    """The folder of a run, for this run alone; None where nothing is kept."""
+    if out is None:
+        yield None
+        return
+    folder = Path(out).expanduser()
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        if restart:
-            (path / CHECKPOINT).unlink(missing_ok=True)
-        probe = path / ".writable"
-        probe.touch()
-        probe.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput("out", f"cannot write in {path} ({error.strerror})", "choose another folder") from error
-    return path
+        raise BadInput("out", f"cannot write in {folder} ({error.strerror})", "choose another folder") from error
+    with locked(folder / ".lock", "out", f"training in {folder}"):
+        remove_parts(folder)
+        if restart:
+            (folder / CHECKPOINT).unlink(missing_ok=True)
+        yield folder
 
 
 def _check_images(place: str, images: Tensor, encoder: Encoder, recipe: Recipe) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from initscope.errors import BadInput
-from initscope.figures import Line, Panel, Picture, Points, curves_and_points, write_atomically
+from initscope.figures import Line, Panel, Picture, Points, curves_and_points
+from initscope.files import write_atomically
+from initscope.files.tensors import read_tensors, sealed_tensors
 from initscope.images.architectures import ConvPlan, Layout, PoolPlan, StagePlan
 from initscope.images.modules import Filters
 from initscope.images.networks import Decoder
@@ -22,7 +21,7 @@ from initscope.images.sheet import Cell, picture_grid
 from initscope.images.training.recipe import Recipe
 
 DECODER = "decoder.safetensors"
-_KEY = "initscope.decoder/1"
+_KEY = "initscope.decoder/2"
 _SMOOTH = 10  # steps of the moving mean in figures
 
 
@@ -83,7 +82,7 @@ class TrainedDecoder:
         first = next(name for name, part in decoder.named_modules() if isinstance(part, Filters))
         tensors[f"{first}.weight"] = tensors[f"{first}.weight"] / self.scale
         about = {**describe_layout(decoder.layout), "upsampling": decoder.upsampling, "slope": decoder.slope}
-        content = save(tensors, {_KEY: json.dumps(about)})
+        content = sealed_tensors(tensors, _KEY, about)
         write_atomically(target, lambda file: file.write(content), "decoder")
         return target
 
@@ -92,13 +91,8 @@ def load_decoder(path: str | Path) -> Decoder:
     """The decoder of decoder.safetensors, or of the folder that holds it."""
     place = Path(path).expanduser()
     file = place / DECODER if place.is_dir() else place
-    remedy = "give a folder that train-decoder has written"
-    try:
-        with safe_open(file, "pt") as stored:
-            about = json.loads((stored.metadata() or {})[_KEY])
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise BadInput(str(file), f"is no trained decoder ({error})", remedy) from error
+    remedy = "give a folder that train-decoder has written, or train it again"
+    tensors, about = read_tensors(file, _KEY, "trained decoder", remedy)
     decoder = Decoder(_layout_of(about), slope=about["slope"], bias=True, upsampling=about["upsampling"])
     decoder.load_state_dict(tensors)
     return decoder.requires_grad_(False)

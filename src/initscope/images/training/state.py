@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.figures import write_atomically
+from initscope.files import write_atomically
+from initscope.files.tensors import read_tensors, sealed_tensors
 
 CHECKPOINT = "checkpoint.safetensors"
-_KEY = "initscope.train-decoder/1"
+_KEY = "initscope.train-decoder/2"
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam remembers of each parameter
 
 
@@ -59,13 +58,13 @@ def save_checkpoint(
     facts: Mapping[str, Any],
 ) -> None:
     """Write the checkpoint beside the old one and put it in its place."""
-    tensors = {f"decoder.{name}": value.detach().contiguous() for name, value in decoder.state_dict().items()}
+    tensors = {f"decoder.{name}": value for name, value in decoder.state_dict().items()}
     for number, memory in optimizer.state_dict()["state"].items():
-        tensors |= {f"adam.{number}.{name}": memory[name].contiguous() for name in _MOMENTS}
+        tensors |= {f"adam.{number}.{name}": memory[name] for name in _MOMENTS}
     tensors["losses"] = torch.tensor(done.losses, dtype=torch.float64)
     tensors["held_out"] = torch.tensor(done.held_out, dtype=torch.float64).reshape(-1, 2)
     about = {"fingerprint": key, "seconds": done.seconds, "facts": facts}
-    content = save(tensors, {_KEY: json.dumps(about)})
+    content = sealed_tensors(tensors, _KEY, about)
     write_atomically(folder / CHECKPOINT, lambda file: file.write(content), "out")
 
 
@@ -76,7 +75,7 @@ def load_checkpoint(
     path = folder / CHECKPOINT
     if not path.exists():
         return None
-    tensors, about = _open(path)
+    tensors, about = read_tensors(path, _KEY, "checkpoint of a decoder", _REMEDY)
     if about["fingerprint"] != key:
         raise BadInput(str(path), f"belongs to another run: {_differences(about['facts'], facts)}", _REMEDY)
     weights = {name.partition(".")[2]: value for name, value in tensors.items() if name.startswith("decoder.")}
@@ -97,15 +96,6 @@ def _like(parameter: Tensor, value: Tensor) -> Tensor:
 
 
 _REMEDY = "choose another folder, or start anew with restart (--restart)"
-
-
-def _open(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        with safe_open(path, "pt") as stored:
-            about = json.loads((stored.metadata() or {})[_KEY])
-            return {name: stored.get_tensor(name) for name in stored.keys()}, about  # noqa: SIM118
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise BadInput(str(path), f"is no checkpoint of a decoder ({error})", _REMEDY) from error
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
