@@ -302,3 +302,16 @@ def test_an_exploding_gradient_is_no_pole() -> None:
     assert report.verdict == "fail"
     assert report.findings[0].kind in ("activation-scale", "gradient-scale")
     assert (report.first_bad_layer or "").startswith(("recur", "add"))
+
+
+@pytest.mark.parametrize("factor", [0.0, float("inf"), float("nan")])
+def test_a_division_that_has_no_theory_is_measured_all_the_same(factor: float) -> None:
+    class Divided(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(self.layer(x) / factor)
+
+    assert check(Divided(), _x(8, 8), seeds=1).verdict == "fail"

@@ -244,9 +244,10 @@ def _plain(a: Arguments, weight: int, bias: int) -> bool:
 
 def _scale(a: Arguments) -> Layer:
     factor = a.get(1, "other")
-    if not isinstance(factor, int | float):
+    multiplies = a.call.function in ("mul", "imul", "rmul")
+    if not isinstance(factor, int | float) or not math.isfinite(factor) or not (multiplies or factor):
         raise _Unknown
-    return Scale(float(factor) if a.call.function in ("mul", "imul", "rmul") else 1 / float(factor))
+    return Scale(float(factor) if multiplies else 1 / float(factor))
 
 
 def _named(name: str) -> Callable[[Arguments], Layer]:
