@@ -27,7 +27,7 @@ from initscope.probe.targets import Pairing, TargetFacts, target_facts
 from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
 from initscope.probe.trace import Call, Recorder, Step, tensors_in
 from initscope.probe.translation import Arguments
-from initscope.probe.weights import WeightFacts, graph_nodes, weight_facts
+from initscope.probe.weights import Stranger, WeightFacts, graph_nodes, unregistered, weight_facts
 
 SHIFT = 7919  # between the random numbers of the model and those of the loss
 
@@ -80,6 +80,9 @@ class Inspection:
     cuts: list[int] = field(default_factory=list)  # steps whose result was detached
     broken_loss: bool = False  # the loss itself is not finite
     targets: TargetFacts | None = None
+    doubts: bool = False  # samples may have been carried into each other
+    routings: list[tuple[str, int]] = field(default_factory=list)  # where the data choose, and the step that comes next
+    strangers: list[Stranger] = field(default_factory=list)  # weights that no optimizer sees
 
     @property
     def last_gradient(self) -> BatchGeometry | None:
@@ -128,7 +131,9 @@ def inspect_model(
             return result
         with suppress(InitscopeError):  # an output without numbers is the loss's business
             result.output = recorder.maker_of(main_output(output))
-        result.cuts = recorder.cuts
+            result.doubts = recorder.doubts or recorder.axis_of(main_output(output)) is None
+        result.cuts, result.routings = recorder.cuts, recorder.routings
+        result.strangers = unregistered(model, recorder.strangers, tensors_in(output))
         if watch.theory is not None:
             result.notes = watch.theory.notes
         if rewritten.names:

@@ -1,0 +1,379 @@
+"""Does each output depend on its own sample alone? One sample is replaced, and what changes is looked at.
+
+Both passes are forward only, in evaluation mode (batch norm uses its running statistics) and with the same random numbers.
+Only where outputs of other samples change too are two more passes made, in which every tensor is followed to see where it
+begins: a random projection of the values for each index of each axis tells which indices changed. As long as samples are
+apart, the changed entries are a box, 1/n of all: the product of the changed shares of all axes. Views keep that share, but
+not the box; other functions keep the box unless they combine samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+from torch.utils.weak import WeakIdKeyDictionary
+
+from initscope.errors import InitscopeError
+from initscope.probe.axes import ATTENTION, ORDERS, RECURRENT, RESHAPES, sequence_axis
+from initscope.probe.batches import Batch, main_output
+from initscope.probe.operations import operation_of, short_name
+from initscope.probe.safekeeping import prepare, untouched
+from initscope.probe.trace import Recorder, tensors_in
+
+_ROUNDING = 1e-5  # changes below this share of the largest value are not counted
+_SMALL = 1e-3  # nor are those below this share of the largest change
+_COMBINES = ("linear", "conv", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "bilinear")
+AGGREGATES = (  # along a graph, or by an index
+    "matmul", "mm", "bmm", "addmm", "einsum", "index_add", "scatter", "scatter_add", "scatter_reduce", "index_select",
+    "gather", "getitem", "setitem", "index_put", "index_copy", "index_reduce",
+)  # fmt: skip
+
+Cause = Literal["view", "sequence", "order", "other"]
+
+
+@dataclass(frozen=True)
+class MixingFacts:
+    """Outputs that depend on other samples.
+
+    cause: "view" (a view laid samples across axes that a later function combines), "sequence" (a recurrent module or
+    attention took the samples for time), "order" (rows come out in another order), or "other". step: where; taker: the step
+    that then combines samples, where that is another one. op: the function. share: of the other samples whose output changes.
+    own: the output of the replaced sample changes. sure: of a sequence, the axis of the samples cannot be meant as time.
+    alone: of a sequence, there is no other axis that could be time.
+    """
+
+    cause: Cause
+    step: str | None
+    op: str
+    share: float
+    own: bool = True
+    sure: bool = True
+    alone: bool = False
+    taker: str | None = None
+
+
+def mixing_of(model: nn.Module, batch: Batch, seed: int) -> MixingFacts | None:
+    """None where outputs belong to their own samples alone, or where that cannot be told."""
+    tried = (_sample(batch.samples), _other_sample(batch.samples))
+    for sample in dict.fromkeys(tried):  # a shuffle may leave one sample where it was
+        other = _replaced(batch, sample)
+        if other is None:
+            return None
+        try:
+            found = _compared(model, batch, other, sample, seed)
+        except (RuntimeError, ValueError, IndexError, TypeError, InitscopeError):
+            return None  # a model that does not run in evaluation mode
+        if found is not None:
+            return found
+    return None
+
+
+def _sample(count: int) -> int:
+    """Neither first nor last, which have no samples before or behind them, nor in the middle, which a flip keeps."""
+    return count // 3 if count > 3 else 0
+
+
+def _other_sample(count: int) -> int:
+    return (2 * count) // 3 if count > 4 else count - 1
+
+
+def _replaced(batch: Batch, sample: int) -> Batch | None:
+    """The batch with another sample's row in all inputs that have one for each sample; None if all are the same."""
+    rows = batch.data.detach().reshape(batch.samples, -1)
+    differs = (rows != rows[sample]).any(1).nonzero().flatten().tolist()
+    if not differs:
+        return None
+    source = differs[len(differs) // 2]
+
+    def swap(t: Tensor) -> Tensor:
+        if t.ndim == 0 or len(t) != batch.samples:
+            return t
+        t = t.detach().clone()
+        t[sample] = t[source]
+        return t
+
+    arguments, keywords = tree_map_only(Tensor, swap, (batch.arguments, batch.keywords))
+    return replace(batch, arguments=arguments, keywords=keywords)
+
+
+def _compared(model: nn.Module, batch: Batch, other: Batch, sample: int, seed: int) -> MixingFacts | None:
+    count = batch.samples
+    before, after = (_answer(model, b, seed) for b in (batch, other))
+    if before.shape != after.shape or before.ndim == 0 or _sequence_first(batch, before):
+        return None
+    pair = tuple(before.shape[:2]) == (count, count)  # each sample against each
+    changed = _changed(_projections(before), _projections(after))
+    where = changed[0].nonzero().flatten().tolist() if len(before) == count else []
+    if _box(changed) <= 1 / count + _ROUNDING:
+        if len(where) != 1 or where == [sample]:
+            return None
+        facts = MixingFacts("order", None, "", 1 / (count - 1), own=False)
+    elif pair or (len(before) % count and batch.data.ndim > 1):
+        return None
+    else:
+        others = len(set(where) - {sample}) / (count - 1) if where else 1.0
+        facts = MixingFacts("other", None, "", others, own=not where or sample in where)
+    tapes = [_taped(model, b, seed) for b in (batch, other)]
+    story = _Story(*tapes, sample, count)
+    return story.told(facts, before, batch) if story.comparable else facts
+
+
+def _sequence_first(batch: Batch, output: Tensor) -> bool:
+    """Inputs (time, samples, ...): the output has a row for each entry of their second axis."""
+    shape = batch.data.shape
+    return len(output) != shape[0] and len(shape) > 1 and len(output) == shape[1]
+
+
+@contextmanager
+def _evaluating(model: nn.Module, seed: int) -> Iterator[None]:
+    """In evaluation mode and without gradients; fused kernels that only such passes take would hide what happens inside."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with untouched(model, seed), torch.no_grad():
+            prepare(model, train=False, dropout=False)
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _answer(model: nn.Module, batch: Batch, seed: int) -> Tensor:
+    with _evaluating(model, seed):
+        return main_output(batch.copy().run(model)).clone()
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """A tensor that was made of the data: by which function, where, from which others, and its projections."""
+
+    function: str
+    name: str
+    inputs: tuple[int, ...]
+    shape: tuple[int, ...]
+    projections: list[Tensor]
+    weighed: bool  # the function takes a weight too
+    sequence: int | None  # the axis of its first operand that is taken for time
+
+
+class _Tape(TorchFunctionMode):
+    """Writes down every tensor that is made of the data; works inside of a recorder, which knows the names of steps."""
+
+    def __init__(self, recorder: Recorder[None], inputs: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.entries: list[_Entry] = []
+        self._recorder = recorder
+        self._at: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        for t in inputs:
+            self._add("", "", (), t, False, None)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = tensors_in((args, kwargs or {}))
+        inputs = tuple(dict.fromkeys(self._at[t] for t in given if t in self._at))
+        steps = len(self._recorder.steps)
+        out = func(*args, **(kwargs or {}))
+        function = short_name(func)
+        if not inputs or operation_of(func).constant:
+            return out
+        name = f"{self._recorder.place}:{function}".lstrip(":")
+        name = self._recorder.steps[-1].call.name if len(self._recorder.steps) > steps else name
+        sequence = sequence_axis(args) if function in RECURRENT else 0 if function == ATTENTION else None
+        weighed = any(isinstance(t, nn.Parameter) or t.requires_grad for t in given if t not in self._at)
+        written = [args[0]] if function == "setitem" else tensors_in(out)
+        for t in written:
+            self._add(function, name, inputs, t, weighed, sequence)
+        return out
+
+    def at(self, t: Tensor) -> int | None:
+        found: int | None = self._at.get(t)  # type: ignore[no-untyped-call]
+        return found
+
+    def _add(
+        self, function: str, name: str, inputs: tuple[int, ...], t: Tensor, weighed: bool, sequence: int | None
+    ) -> None:
+        self._at[t] = len(self.entries)
+        self.entries.append(
+            _Entry(function, name, inputs, tuple(t.shape), _projections(t.detach()), weighed, sequence)
+        )
+
+
+def _taped(model: nn.Module, batch: Batch, seed: int) -> tuple[list[_Entry], int | None]:
+    """All tensors of one pass, and which of them is the output."""
+    batch = batch.copy()
+    inputs = (batch.arguments, batch.keywords)
+    with _evaluating(model, seed):
+        recorder: Recorder[None] = Recorder(model, inputs, lambda call, values: None, data=batch.data)
+        tape = _Tape(recorder, [t for t in tensors_in(inputs) if t.ndim > 0 and len(t) == batch.samples])
+        with recorder.watching(), tape:
+            output = main_output(batch.run(model))
+        return tape.entries, tape.at(output)
+
+
+def _projections(values: Tensor) -> list[Tensor]:
+    """For each axis a random combination of the values at each of its indices, in float64."""
+    values = torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
+    values = torch.nan_to_num(values.double(), 0.0, 0.0, 0.0)
+    found = []
+    for axis in range(values.ndim):
+        rows = values.movedim(axis, 0).flatten(1) if values.ndim > 1 else values[:, None]
+        found.append(rows @ torch.cos(torch.arange(1.0, rows.shape[1] + 1, dtype=torch.float64, device=rows.device)))
+    return found
+
+
+def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
+    """For each axis which indices changed beyond rounding."""
+    found = []
+    for a, b in zip(before, after, strict=True):
+        gap = (a - b).abs()
+        size, largest = float(torch.maximum(a.abs(), b.abs()).max()) if len(a) else 0.0, float(gap.max()) if len(a) else 0.0
+        found.append(gap > max(_ROUNDING * size, _SMALL * largest))
+    return found
+
+
+def _box(changed: Sequence[Tensor]) -> float:
+    """Share of the entries in the smallest box around what changed."""
+    return math.prod(float(c.double().mean()) if len(c) else 0.0 for c in changed)
+
+
+class _Story:
+    """Two tapes side by side: where one sample spreads over the others."""
+
+    def __init__(
+        self,
+        first: tuple[list[_Entry], int | None],
+        second: tuple[list[_Entry], int | None],
+        sample: int,
+        count: int,
+    ) -> None:
+        (self.entries, self.output), (others, end) = first, second
+        self.sample, self.count = sample, count
+        same = [(e.function, e.shape) for e in self.entries] == [(e.function, e.shape) for e in others]
+        self.comparable = same and self.output is not None and self.output == end
+        pairs = zip(self.entries, others, strict=True) if self.comparable else ()
+        self.changed = [_changed(a.projections, b.projections) for a, b in pairs]
+
+    def told(self, facts: MixingFacts, output: Tensor, batch: Batch) -> MixingFacts | None:
+        """The facts with their cause; None for batch norms, which mix samples by their nature."""
+        if facts.cause == "order":
+            at = self._reordered()
+            return facts if at is None else replace(facts, step=self.entries[at].name, op=self.entries[at].function)
+        origins = [at for at in self._origins() if self.entries[at].function != "batch_norm"]
+        if not origins:
+            return None
+        told = [self._cause(facts, at, output, batch) for at in origins]
+        return next((f for f in told if f.cause != "other"), told[0])
+
+    def _spread(self, at: int) -> bool:
+        return _box(self.changed[at]) > 1 / self.count + _ROUNDING
+
+    def _ancestors(self) -> list[int]:
+        waiting, seen = [self.output], set()
+        while waiting:
+            at = waiting.pop()
+            if at is not None and at not in seen:
+                seen.add(at)
+                waiting += self.entries[at].inputs
+        return sorted(seen)
+
+    def _origins(self) -> list[int]:
+        """The tensors behind the output in which the sample has spread, though not in what they are made of."""
+        spread = [at for at in self._ancestors() if self._spread(at)]
+        return [at for at in spread if not any(self._spread(i) for i in self.entries[at].inputs)]
+
+    def _reordered(self) -> int | None:
+        """The last call that moved the sample's row."""
+
+        def row(at: int) -> list[int]:
+            rows = self.changed[at][0] if self.changed[at] else torch.zeros(0)
+            found: list[int] = rows.nonzero().flatten().tolist()
+            return found if len(rows) == self.count else []
+
+        moved = [at for at in self._ancestors() if any(row(at) != row(i) for i in self.entries[at].inputs if row(i))]
+        return next((at for at in reversed(moved) if len(row(at)) == 1), None)
+
+    def _axes(self, at: int) -> list[int]:
+        """Along which the samples lie: the fewest whose changed shares make 1/n; units that stay zero have no say."""
+        shares = [float(c.double().mean()) if len(c) else 1.0 for c in self.changed[at]]
+        found: list[int] = []
+        for axis in sorted(range(len(shares)), key=shares.__getitem__):
+            if math.prod(shares[a] for a in found) <= 1 / self.count + _ROUNDING:
+                break
+            found.append(axis)
+        return sorted(found)
+
+    def _cause(self, facts: MixingFacts, at: int, output: Tensor, batch: Batch) -> MixingFacts:
+        entry = self.entries[at]
+        facts = replace(facts, step=entry.name, op=entry.function)
+        if entry.function in RESHAPES:
+            return replace(facts, cause="view", taker=self._taker(at))
+        if entry.sequence is not None:
+            shape = self.entries[entry.inputs[0]].shape
+            sure = len(shape) == 3 and not _kept(shape[1 - entry.sequence], output, batch)
+            alone = len(shape) < 3 or shape[1 - entry.sequence] == 1
+            if alone and entry.function == ATTENTION:
+                return facts  # a set, on purpose
+            return replace(facts, cause="sequence", sure=sure and not alone, alone=alone)
+        culprit = self._culprit(at)
+        if culprit is None:
+            return replace(facts, cause="view") if entry.function.startswith("conv") else facts
+        guilty = self.entries[culprit]
+        folded = math.prod(guilty.shape[a] for a in self._axes(culprit)) != self.count
+        lost = guilty.function in RESHAPES and (folded or entry.weighed)
+        if lost or (entry.weighed and self._combines(at) and not self._turned_back(at)):
+            return replace(facts, cause="view", step=guilty.name, op=guilty.function, taker=entry.name)
+        return facts
+
+    def _combines(self, at: int) -> bool:
+        return self.entries[at].function.startswith(_COMBINES)
+
+    def _culprit(self, at: int) -> int | None:
+        """The view behind a call that took the samples off the first axis; views and functions of one operand are passed."""
+        for start in self.entries[at].inputs:
+            here = start
+            while True:
+                entry = self.entries[here]
+                if len(entry.inputs) != 1:
+                    break
+                before = entry.inputs[0]
+                if entry.function in RESHAPES + ORDERS and self._axes(before) == [0] and self._axes(here) != [0]:
+                    return here
+                here = before
+        return None
+
+    def _users(self, at: int) -> list[int]:
+        return [i for i in range(at + 1, len(self.entries)) if at in self.entries[i].inputs]
+
+    def _taker(self, at: int) -> str | None:
+        """The next step that makes new values."""
+        user = next((i for i in self._users(at)), None)
+        while user is not None and operation_of(self.entries[user].function).same_values:
+            user = next((i for i in self._users(user)), None)
+        return None if user is None else self.entries[user].name
+
+    def _turned_back(self, at: int) -> bool:
+        """Whether axes are exchanged again before other weights follow, as in a mixer over nodes."""
+        waiting = self._users(at)
+        while waiting:
+            here = waiting.pop()
+            if self.entries[here].function in ORDERS:
+                return True
+            if not self._combines(here):
+                waiting += self._users(here)
+        return False
+
+
+def _kept(length: int, output: Tensor, batch: Batch) -> bool:
+    """Whether the output still has the axis that could be the samples' as well: (time, samples, ...) as it came in."""
+    shape = tuple(output.shape)
+    if shape[0] == batch.samples * length or (len(shape) > 2 and length in shape[1:]):
+        return True
+    target = batch.target
+    same = not isinstance(target, Tensor) or tuple(target.shape[:2]) == shape[:2]
+    return len(shape) == 2 and shape[1] == length and same
