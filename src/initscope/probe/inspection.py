@@ -205,7 +205,9 @@ def _look(
         count = samples if followed else len(rows)
         sizes = _position_norms(values, geometry)
 
-        def hook(gradient: Tensor) -> None:
+        def hook(gradient: Tensor | None) -> None:
+            if gradient is None:  # another result of the same call is used instead
+                return
             rows = rows_of(gradient, count, axis if followed else 0)
             look.gradient = None if rows is None else batch_geometry(rows)
             look.gradient_broken = bool(_broken(gradient, look.gradient))

@@ -107,7 +107,7 @@ def _replaced(batch: Batch, sample: int) -> Batch | None:
 def _compared(model: nn.Module, batch: Batch, other: Batch, sample: int, seed: int) -> MixingFacts | None:
     count = batch.samples
     before, after = (_answer(model, b, seed) for b in (batch, other))
-    if before.shape != after.shape or before.ndim == 0 or _sequence_first(batch, before):
+    if before.shape != after.shape or _sequence_first(batch, before):
         return None
     pair = tuple(before.shape[:2]) == (count, count)  # each sample against each
     changed = _changed(_projections(before), _projections(after))
@@ -116,7 +116,7 @@ def _compared(model: nn.Module, batch: Batch, other: Batch, sample: int, seed: i
         if len(where) != 1 or where == [sample]:
             return None
         facts = MixingFacts("order", None, "", 1 / (count - 1), own=False)
-    elif pair or (len(before) % count and batch.data.ndim > 1):
+    elif pair or (len(before) % count and not _one_target_each(batch)):
         return None
     else:
         others = len(set(where) - {sample}) / (count - 1) if where else 1.0
@@ -127,9 +127,14 @@ def _compared(model: nn.Module, batch: Batch, other: Batch, sample: int, seed: i
 
 
 def _sequence_first(batch: Batch, output: Tensor) -> bool:
-    """Inputs (time, samples, ...): the output has a row for each entry of their second axis."""
+    """Inputs (time, samples, ...): the output has a row for each entry of their second axis, and so have the targets."""
     shape = batch.data.shape
-    return len(output) != shape[0] and len(shape) > 1 and len(output) == shape[1]
+    rows = len(output) != shape[0] and len(shape) > 1 and len(output) == shape[1]
+    return rows and not _one_target_each(batch)
+
+
+def _one_target_each(batch: Batch) -> bool:
+    return isinstance(batch.target, Tensor) and batch.target.ndim > 0 and len(batch.target) == batch.samples
 
 
 @contextmanager

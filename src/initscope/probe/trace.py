@@ -107,6 +107,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         self.doubts = False  # whether a call may have carried samples into each other
         self.routings: list[tuple[str, int]] = []  # choices made by the data: module, and the step that comes next
         self.strangers: dict[int, tuple[Tensor, int]] = {}  # weights that the model does not know, and who uses them
+        self._settled: set[int] = set()  # those whose step is known
         self._born: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensors made from nothing in this pass
         data = tensors_in(inputs)[0] if data is None else data
         self._names: dict[str, int] = {}
@@ -146,13 +147,15 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         first = given[0] if given else None
         shape, axis = (tuple(first.shape), self._axis[first]) if first is not None else ((), None)
         sources = self._sources((args, keywords))
-        self._meet((args, keywords))
+        self._meet((args, keywords), used=first is not None)
         out = func(*args, **keywords)
         if first is None:
             for tensor in tensors_in(out):
                 if sources and id(tensor) not in self._parameters:
                     self._behind[tensor] = sources
                 self._born[tensor] = True
+        elif operation_of(func).constant:
+            self._born.update(dict.fromkeys(tensors_in(out), True))
         else:
             if short_name(func) in _ROUTES:
                 self.routings.append((self.place, len(self.steps)))
@@ -172,14 +175,18 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         axis: int | None = self._axis.get(tensor)  # type: ignore[no-untyped-call]
         return axis
 
-    def _meet(self, tree: object) -> None:
-        """Notes tensors that learn and that the model does not know. What a pass makes for each sample is no weight."""
+    def _meet(self, tree: object, used: bool) -> None:
+        """Notes tensors that learn and that the model does not know. What a pass makes for each sample is no weight.
+
+        The step is the first that uses one together with data, else the one behind the last call that has it.
+        """
         for t in tensors_in(tree):
-            if not (t.requires_grad and t.is_leaf) or id(t) in self._parameters or id(t) in self.strangers:
+            if not (t.requires_grad and t.is_leaf) or id(t) in self._parameters or t in self._maker:
                 continue
-            own = t in self._born and not isinstance(t, nn.Parameter)
-            if t not in self._maker and not (own and t.ndim > 0 and len(t) == self._samples):
+            for_samples = t in self._born and not isinstance(t, nn.Parameter) and len(t.shape) > 0
+            if not (for_samples and len(t) == self._samples) and id(t) not in self._settled:
                 self.strangers[id(t)] = (t, len(self.steps))
+                self._settled |= {id(t)} if used else set()
 
     def _sources(self, tree: object) -> tuple[str, ...]:
         """The parameters among the tensors, and those that other tensors among them were computed from."""
