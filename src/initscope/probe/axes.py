@@ -37,7 +37,7 @@ def moved_axis(function: str, args: Any, shape: tuple[int, ...], axis: int | Non
     if function in ("t", "T", "mT", "adjoint"):
         return 2 * size - 3 - axis if axis >= size - 2 >= 0 and (size == 2 or function != "T") else None
     if function == "squeeze":
-        named = numbers or next((list(a) for a in args[1:] if isinstance(a, list | tuple)), range(size))
+        named = numbers or next((list(a) for a in args[1:] if isinstance(a, list | tuple)), list(range(size)))
         gone = {d % size for d in named if shape[d] == 1}
         return None if axis in gone else axis - sum(d < axis for d in gone)
     return None if function in ("movedim", "stack") else axis

@@ -121,8 +121,7 @@ def _compared(model: nn.Module, batch: Batch, other: Batch, sample: int, seed: i
     else:
         others = len(set(where) - {sample}) / (count - 1) if where else 1.0
         facts = MixingFacts("other", None, "", others, own=not where or sample in where)
-    tapes = [_taped(model, b, seed) for b in (batch, other)]
-    story = _Story(*tapes, sample, count)
+    story = _Story(_taped(model, batch, seed), _taped(model, other, seed), count)
     return story.told(facts, before, batch) if story.comparable else facts
 
 
@@ -204,9 +203,7 @@ class _Tape(TorchFunctionMode):
         self, function: str, name: str, inputs: tuple[int, ...], t: Tensor, weighed: bool, sequence: int | None
     ) -> None:
         self._at[t] = len(self.entries)
-        self.entries.append(
-            _Entry(function, name, inputs, tuple(t.shape), _projections(t.detach()), weighed, sequence)
-        )
+        self.entries.append(_Entry(function, name, inputs, tuple(t.shape), _projections(t.detach()), weighed, sequence))
 
 
 def _taped(model: nn.Module, batch: Batch, seed: int) -> tuple[list[_Entry], int | None]:
@@ -237,7 +234,10 @@ def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
     found = []
     for a, b in zip(before, after, strict=True):
         gap = (a - b).abs()
-        size, largest = float(torch.maximum(a.abs(), b.abs()).max()) if len(a) else 0.0, float(gap.max()) if len(a) else 0.0
+        size, largest = (
+            float(torch.maximum(a.abs(), b.abs()).max()) if len(a) else 0.0,
+            float(gap.max()) if len(a) else 0.0,
+        )
         found.append(gap > max(_ROUNDING * size, _SMALL * largest))
     return found
 
@@ -254,11 +254,10 @@ class _Story:
         self,
         first: tuple[list[_Entry], int | None],
         second: tuple[list[_Entry], int | None],
-        sample: int,
         count: int,
     ) -> None:
         (self.entries, self.output), (others, end) = first, second
-        self.sample, self.count = sample, count
+        self.count = count
         same = [(e.function, e.shape) for e in self.entries] == [(e.function, e.shape) for e in others]
         self.comparable = same and self.output is not None and self.output == end
         pairs = zip(self.entries, others, strict=True) if self.comparable else ()

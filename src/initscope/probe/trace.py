@@ -29,7 +29,18 @@ _DROPOUT = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "
 _TRAINING, _ATTENTION_DROPOUT = 2, 4  # the places of the arguments that switch them on
 _RATE, _FUSED_RATE = 1, 10  # the places of the share that is dropped
 _ATTENDS = ("softmax", "scaled_dot_product_attention", "multi_head_attention_forward")
-_ROUTES = ("topk", "argmax", "argmin", "nonzero", "where", "one_hot", "multinomial", "sort", "argsort", "gumbel_softmax")
+_ROUTES = (
+    "topk",
+    "argmax",
+    "argmin",
+    "nonzero",
+    "where",
+    "one_hot",
+    "multinomial",
+    "sort",
+    "argsort",
+    "gumbel_softmax",
+)
 _POINTWISE = ("activation", "scale", "shift", "gate", "residual")
 
 Observation = TypeVar("Observation")
@@ -167,7 +178,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
             found = lambda size: axis_after(short_name(func), shape, axis, moved, size)  # noqa: E731
             self._record(func, makers, kept, written, found, sources, rate, sharp)
             after = self._axis.get(written[0]) if written else None  # type: ignore[no-untyped-call]
-            self.doubts |= doubtful(short_name(func), *kept, shape, axis, after)
+            self.doubts |= doubtful(short_name(func), kept[0], kept[1], shape, axis, after)
         return out
 
     def axis_of(self, tensor: Tensor) -> int | None:

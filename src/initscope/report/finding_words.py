@@ -205,8 +205,10 @@ def _mixed_advice(f: Finding) -> str:
         return "Keep the samples on the first axis: use flatten(1), or permute the axes back before the reshape."
     if cause == "order":
         return "Return the rows in the order in which they came in."
-    return "No action needed if samples are meant to see each other." if f.status == "note" else (
-        "Let each output be computed from its own sample."
+    return (
+        "No action needed if samples are meant to see each other."
+        if f.status == "note"
+        else ("Let each output be computed from its own sample.")
     )
 
 
