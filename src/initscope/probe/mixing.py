@@ -327,27 +327,29 @@ class _Story:
         culprit = self._culprit(at)
         if culprit is None:
             return replace(facts, cause="view") if entry.function.startswith("conv") else facts
-        guilty = self.entries[culprit]
-        folded = math.prod(guilty.shape[a] for a in self._axes(culprit)) != self.count
-        lost = guilty.function in RESHAPES and (folded or entry.weighed)
+        guilty, lost = culprit
         if lost or (entry.weighed and self._combines(at) and not self._turned_back(at)):
-            return replace(facts, cause="view", step=guilty.name, op=guilty.function, taker=entry.name)
+            view = self.entries[guilty]
+            return replace(facts, cause="view", step=view.name, op=view.function, taker=entry.name)
         return facts
 
     def _combines(self, at: int) -> bool:
         return self.entries[at].function.startswith(_COMBINES)
 
-    def _culprit(self, at: int) -> int | None:
-        """The view behind a call that took the samples off the first axis; views and functions of one operand are passed."""
+    def _culprit(self, at: int) -> tuple[int, bool] | None:
+        """The view behind a call that took the samples off the first axis, and whether they can be found on no axis now.
+
+        Other views and functions of one operand are passed. Samples are lost where a reshape brought them and features
+        together on one axis, or where weights multiply what it made.
+        """
         for start in self.entries[at].inputs:
-            here = start
-            while True:
-                entry = self.entries[here]
-                if len(entry.inputs) != 1:
-                    break
-                before = entry.inputs[0]
-                if entry.function in RESHAPES + ORDERS and self._axes(before) == [0] and self._axes(here) != [0]:
-                    return here
+            folded = math.prod(self.entries[start].shape[a] for a in self._axes(start)) != self.count
+            here, reshaped = start, False
+            while len(self.entries[here].inputs) == 1:
+                before, function = self.entries[here].inputs[0], self.entries[here].function
+                reshaped |= function in RESHAPES
+                if function in RESHAPES + ORDERS and self._axes(before) == [0] and self._axes(here) != [0]:
+                    return here, reshaped and (folded or self.entries[at].weighed)
                 here = before
         return None
 

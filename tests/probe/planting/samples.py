@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from probe.planting import bases
@@ -179,12 +178,6 @@ def _sorted(net: Net, h: Tensor) -> Tensor:
     """Sorted by their first feature, and back."""
     order = h[:, 0].argsort()
     return h[order][order.argsort()]
-
-
-def _grouped(net: Net, h: Tensor) -> Tensor:
-    """A filter of its own for each sample: samples are folded into the channels of a grouped convolution."""
-    filters = 1 + 0.1 * h.detach()[:, None, :3]
-    return F.conv1d(h.reshape(1, len(h), -1), filters, padding=1, groups=len(h)).view_as(h)
 
 
 def _frozen(net: Net, h: Tensor) -> Tensor:
