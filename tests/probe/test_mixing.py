@@ -222,6 +222,9 @@ def test_samples_that_stay_apart_are_not_mentioned(name: str) -> None:
 
 def test_contrastive_outputs_are_pairs() -> None:
     assert facts(Net(lambda h: h, lambda z: z @ z.T), data(12)) is None
+    scrambled = facts(Net(VIEWS["transposed, reshaped"]), data(CLASSES))  # as many classes as samples
+    assert scrambled is not None
+    assert scrambled.cause == "view"
 
 
 def test_a_dense_layer_over_samples_is_meant_if_it_is_turned_back() -> None:

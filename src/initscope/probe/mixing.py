@@ -2,34 +2,24 @@
 
 Both passes are forward only, in evaluation mode (batch norm uses its running statistics) and with the same random numbers.
 Only where outputs of other samples change too are two more passes made, in which every tensor is followed to see where it
-begins: a random projection of the values for each index of each axis tells which indices changed. As long as samples are
-apart, the changed entries are a box, 1/n of all: the product of the changed shares of all axes. Views keep that share, but
-not the box; other functions keep the box unless they combine samples.
+begins.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
-from torch.utils.weak import WeakIdKeyDictionary
 
-from initscope.errors import InitscopeError
-from initscope.probe.axes import ATTENTION, ORDERS, RECURRENT, RESHAPES, sequence_axis
-from initscope.probe.batches import Batch, main_output
-from initscope.probe.operations import operation_of, short_name
-from initscope.probe.safekeeping import prepare, untouched
-from initscope.probe.trace import Recorder, tensors_in
+from initscope.probe.axes import ATTENTION, ORDERS, RESHAPES
+from initscope.probe.batches import Batch
+from initscope.probe.operations import operation_of
+from initscope.probe.spreading import ROUNDING, Written, answer, box_share, changed_indices, projections, written_down
 
-_ROUNDING = 1e-5  # changes below this share of the largest value are not counted
-_SMALL = 1e-3  # nor are those below this share of the largest change
 _COMBINES = ("linear", "conv", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "bilinear")
 AGGREGATES = (  # along a graph, or by an index
     "matmul", "mm", "bmm", "addmm", "einsum", "index_add", "scatter", "scatter_add", "scatter_reduce", "index_select",
@@ -67,10 +57,7 @@ def mixing_of(model: nn.Module, batch: Batch, seed: int) -> MixingFacts | None:
         other = _replaced(batch, sample)
         if other is None:
             return None
-        try:
-            found = _compared(model, batch, other, sample, seed)
-        except (RuntimeError, ValueError, IndexError, TypeError, InitscopeError):
-            return None  # a model that does not run in evaluation mode
+        found = _compared(model, batch, other, sample, seed)
         if found is not None:
             return found
     return None
@@ -106,23 +93,24 @@ def _replaced(batch: Batch, sample: int) -> Batch | None:
 
 def _compared(model: nn.Module, batch: Batch, other: Batch, sample: int, seed: int) -> MixingFacts | None:
     count = batch.samples
-    before, after = (_answer(model, b, seed) for b in (batch, other))
-    if before.shape != after.shape or _sequence_first(batch, before):
+    before, after = (answer(model, b, seed) for b in (batch, other))
+    if before is None or after is None or before.shape != after.shape or _sequence_first(batch, before):
         return None
     pair = tuple(before.shape[:2]) == (count, count)  # each sample against each
-    changed = _changed(_projections(before), _projections(after))
+    changed = changed_indices(projections(before), projections(after))
     where = changed[0].nonzero().flatten().tolist() if len(before) == count else []
-    if _box(changed) <= 1 / count + _ROUNDING:
+    if box_share(changed) <= 1 / count + ROUNDING:
         if len(where) != 1 or where == [sample]:
             return None
         facts = MixingFacts("order", None, "", 1 / (count - 1), own=False)
-    elif pair or (len(before) % count and not _one_target_each(batch)):
+    elif len(before) % count and not _one_target_each(batch):
         return None
     else:
         others = len(set(where) - {sample}) / (count - 1) if where else 1.0
         facts = MixingFacts("other", None, "", others, own=not where or sample in where)
-    story = _Story(_taped(model, batch, seed), _taped(model, other, seed), count)
-    return story.told(facts, before, batch) if story.comparable else facts
+    story = _Story(written_down(model, batch, seed), written_down(model, other, seed), count)
+    told = story.told(facts, before, batch) if story.comparable else facts
+    return None if pair and told is not None and told.cause == "other" else told
 
 
 def _sequence_first(batch: Batch, output: Tensor) -> bool:
@@ -136,124 +124,13 @@ def _one_target_each(batch: Batch) -> bool:
     return isinstance(batch.target, Tensor) and batch.target.ndim > 0 and len(batch.target) == batch.samples
 
 
-@contextmanager
-def _evaluating(model: nn.Module, seed: int) -> Iterator[None]:
-    """In evaluation mode and without gradients; fused kernels that only such passes take would hide what happens inside."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with untouched(model, seed), torch.no_grad():
-            prepare(model, train=False, dropout=False)
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-
-
-def _answer(model: nn.Module, batch: Batch, seed: int) -> Tensor:
-    with _evaluating(model, seed):
-        return main_output(batch.copy().run(model)).clone()
-
-
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """A tensor that was made of the data: by which function, where, from which others, and its projections."""
-
-    function: str
-    name: str
-    inputs: tuple[int, ...]
-    shape: tuple[int, ...]
-    projections: list[Tensor]
-    weighed: bool  # the function takes a weight too
-    sequence: int | None  # the axis of its first operand that is taken for time
-
-
-class _Tape(TorchFunctionMode):
-    """Writes down every tensor that is made of the data; works inside of a recorder, which knows the names of steps."""
-
-    def __init__(self, recorder: Recorder[None], inputs: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.entries: list[_Entry] = []
-        self._recorder = recorder
-        self._at: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        for t in inputs:
-            self._add("", "", (), t, False, None)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = tensors_in((args, kwargs or {}))
-        inputs = tuple(dict.fromkeys(self._at[t] for t in given if t in self._at))
-        steps = len(self._recorder.steps)
-        out = func(*args, **(kwargs or {}))
-        function = short_name(func)
-        if not inputs or operation_of(func).constant:
-            return out
-        name = f"{self._recorder.place}:{function}".lstrip(":")
-        name = self._recorder.steps[-1].call.name if len(self._recorder.steps) > steps else name
-        sequence = sequence_axis(args) if function in RECURRENT else 0 if function == ATTENTION else None
-        weighed = any(isinstance(t, nn.Parameter) or t.requires_grad for t in given if t not in self._at)
-        written = [args[0]] if function == "setitem" else tensors_in(out)
-        for t in written:
-            self._add(function, name, inputs, t, weighed, sequence)
-        return out
-
-    def at(self, t: Tensor) -> int | None:
-        found: int | None = self._at.get(t)  # type: ignore[no-untyped-call]
-        return found
-
-    def _add(
-        self, function: str, name: str, inputs: tuple[int, ...], t: Tensor, weighed: bool, sequence: int | None
-    ) -> None:
-        self._at[t] = len(self.entries)
-        self.entries.append(_Entry(function, name, inputs, tuple(t.shape), _projections(t.detach()), weighed, sequence))
-
-
-def _taped(model: nn.Module, batch: Batch, seed: int) -> tuple[list[_Entry], int | None]:
-    """All tensors of one pass, and which of them is the output."""
-    batch = batch.copy()
-    inputs = (batch.arguments, batch.keywords)
-    with _evaluating(model, seed):
-        recorder: Recorder[None] = Recorder(model, inputs, lambda call, values: None, data=batch.data)
-        tape = _Tape(recorder, [t for t in tensors_in(inputs) if t.ndim > 0 and len(t) == batch.samples])
-        with recorder.watching(), tape:
-            output = main_output(batch.run(model))
-        return tape.entries, tape.at(output)
-
-
-def _projections(values: Tensor) -> list[Tensor]:
-    """For each axis a random combination of the values at each of its indices, in float64."""
-    values = torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
-    values = torch.nan_to_num(values.double(), 0.0, 0.0, 0.0)
-    found = []
-    for axis in range(values.ndim):
-        rows = values.movedim(axis, 0).flatten(1) if values.ndim > 1 else values[:, None]
-        found.append(rows @ torch.cos(torch.arange(1.0, rows.shape[1] + 1, dtype=torch.float64, device=rows.device)))
-    return found
-
-
-def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
-    """For each axis which indices changed beyond rounding."""
-    found = []
-    for a, b in zip(before, after, strict=True):
-        gap = (a - b).abs()
-        size, largest = (
-            float(torch.maximum(a.abs(), b.abs()).max()) if len(a) else 0.0,
-            float(gap.max()) if len(a) else 0.0,
-        )
-        found.append(gap > max(_ROUNDING * size, _SMALL * largest))
-    return found
-
-
-def _box(changed: Sequence[Tensor]) -> float:
-    """Share of the entries in the smallest box around what changed."""
-    return math.prod(float(c.double().mean()) if len(c) else 0.0 for c in changed)
-
-
 class _Story:
     """Two tapes side by side: where one sample spreads over the others."""
 
     def __init__(
         self,
-        first: tuple[list[_Entry], int | None],
-        second: tuple[list[_Entry], int | None],
+        first: Written,
+        second: Written,
         count: int,
     ) -> None:
         (self.entries, self.output), (others, end) = first, second
@@ -261,7 +138,7 @@ class _Story:
         same = [(e.function, e.shape) for e in self.entries] == [(e.function, e.shape) for e in others]
         self.comparable = same and self.output is not None and self.output == end
         pairs = zip(self.entries, others, strict=True) if self.comparable else ()
-        self.changed = [_changed(a.projections, b.projections) for a, b in pairs]
+        self.changed = [changed_indices(a.projections, b.projections) for a, b in pairs]
 
     def told(self, facts: MixingFacts, output: Tensor, batch: Batch) -> MixingFacts | None:
         """The facts with their cause; None for batch norms, which mix samples by their nature."""
@@ -275,7 +152,7 @@ class _Story:
         return next((f for f in told if f.cause != "other"), told[0])
 
     def _spread(self, at: int) -> bool:
-        return _box(self.changed[at]) > 1 / self.count + _ROUNDING
+        return box_share(self.changed[at]) > 1 / self.count + ROUNDING
 
     def _ancestors(self) -> list[int]:
         waiting, seen = [self.output], set()
@@ -307,7 +184,7 @@ class _Story:
         shares = [float(c.double().mean()) if len(c) else 1.0 for c in self.changed[at]]
         found: list[int] = []
         for axis in sorted(range(len(shares)), key=shares.__getitem__):
-            if math.prod(shares[a] for a in found) <= 1 / self.count + _ROUNDING:
+            if math.prod(shares[a] for a in found) <= 1 / self.count + ROUNDING:
                 break
             found.append(axis)
         return sorted(found)
