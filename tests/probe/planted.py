@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from probe.planting import data, drift, fine, reach, values, weights
+from probe.planting import data, drift, fine, reach, samples, values, weights
 from probe.planting.row import Planted
 
-PLANTED: dict[str, Planted] = weights.ROWS | drift.ROWS | values.ROWS | reach.ROWS | data.ROWS | fine.ROWS
+PLANTED: dict[str, Planted] = (
+    weights.ROWS | drift.ROWS | values.ROWS | reach.ROWS | samples.ROWS | data.ROWS | fine.ROWS
+)
 MISTAKES = [name for name, row in PLANTED.items() if row.kind is not None]

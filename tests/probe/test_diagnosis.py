@@ -219,7 +219,7 @@ def test_causes_come_first_and_early_jumps_before_late_ones() -> None:
     assert ordered(given, lambda step: place.get(step or "")) == [cause, early, late, whole, effect, warning, note]
     assert verdict_of(given) == "fail"
     assert verdict_of([note]) == "healthy"
-    assert len(set(KINDS)) == len(KINDS) == 27
+    assert len(set(KINDS)) == len(KINDS) == 29
 
 
 def test_the_first_of_the_worst_layers_is_named() -> None:

@@ -90,10 +90,24 @@ def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
         if t.is_floating_point() and not bool(torch.isfinite(t).all()):
             raise BadInput("batch", "holds NaN or infinite values", "clean the data first")
     made = Batch(arguments, keywords, target, note)
+    made = replace(made, note="; ".join(filter(None, (note, _sequence_first(made)))))
     got = tuple(made.data.shape) if any(t.ndim > 0 for t in tensors) else ()
     if not got or got[0] < 2:
         raise BadInput("batch", f"got shape {got}, expected at least 2 samples on the first axis", "angles need pairs")
     return made
+
+
+def _sequence_first(batch: Batch) -> str:
+    """Words about inputs (time, samples, ...), where the targets show that it is the second axis that holds the samples."""
+    target, shape = batch.target, tuple(batch.data.shape)
+    if not isinstance(target, Tensor) or target.ndim == 0 or len(shape) < 2:
+        return ""
+    if len(target) == shape[0] or len(target) != shape[1]:
+        return ""
+    return (
+        f"there are {len(target)} targets, as many as the second axis of the inputs {shape} has entries, but samples are "
+        "taken from the first axis; give inputs with the samples first to judge them"
+    )
 
 
 def _takes_one(model: nn.Module) -> bool:

@@ -18,6 +18,7 @@ from initscope.probe.diagnosis import Case, DataFacts, Judgement, judge
 from initscope.probe.findings import Finding, Note, verdict_of
 from initscope.probe.inspection import Inspection, Look, inspect_model
 from initscope.probe.losses import loss_function
+from initscope.probe.mixing import mixing_of
 from initscope.probe.progress import Progress, no_progress
 from initscope.probe.redraw import Redraw, awakened
 from initscope.probe.report import Draw, LayerReport, Report, SeedSpread
@@ -182,6 +183,8 @@ class Measurement:
             unnormalized=first.unnormalized,
             samples=self.batch.samples,
             cuts=first.cuts,
+            strangers=first.strangers,
+            routings=first.routings,
             broken_loss=first.broken_loss,
             differentiable=any(f.gradient is not None for f in first.weights),
             train=self.train,
@@ -193,6 +196,8 @@ class Measurement:
             second = self.inspect(model, seed, dropout=True)
             if second.failure is None and len(second.steps) == len(first.steps):
                 case = replace(case, dropped=Trunk(_rows(second), case.way.way))
+        if first.doubts:
+            case = replace(case, mixing=mixing_of(model, self.batch, seed))
         if self.train and any(f.trainable and not f.used for f in first.weights):
             case = replace(case, used_elsewhere=self._used_in_evaluation(model, seed))
         return Measured(first, self._awake(case, model, seed))

@@ -12,10 +12,10 @@ Status = Literal["note", "warn", "fail"]  # a note informs, it does not make a m
 SEVERITY: dict[str, int] = {"healthy": 0, "note": 0, "warn": 1, "fail": 2}
 
 Kind = Literal[
-    "stopped", "non-finite", "frozen", "norm-statistics", "zero-weights", "dead-units", "symmetric-units", "dropout-rate",
-    "collapse", "activation-scale", "gradient-scale", "saturated", "deep-post-norm", "no-gradient", "zero-gradient",
-    "unused", "target-shape", "output-range", "output-activation", "batch-degenerate", "not-followed", "input-scale",
-    "target-scale", "no-nonlinearity", "initial-loss", "output-scale", "low-score",
+    "stopped", "non-finite", "frozen", "unregistered", "samples-mixed", "norm-statistics", "zero-weights", "dead-units",
+    "symmetric-units", "dropout-rate", "collapse", "activation-scale", "gradient-scale", "saturated", "deep-post-norm",
+    "no-gradient", "zero-gradient", "unused", "target-shape", "output-range", "output-activation", "batch-degenerate",
+    "not-followed", "input-scale", "target-scale", "no-nonlinearity", "initial-loss", "output-scale", "low-score",
 ]  # fmt: skip
 KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]  # causes come before what they cause
 

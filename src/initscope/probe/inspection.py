@@ -27,7 +27,7 @@ from initscope.probe.targets import Pairing, TargetFacts, target_facts
 from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
 from initscope.probe.trace import Call, Recorder, Step, tensors_in
 from initscope.probe.translation import Arguments
-from initscope.probe.weights import WeightFacts, graph_nodes, weight_facts
+from initscope.probe.weights import Stranger, WeightFacts, graph_nodes, unregistered, weight_facts
 
 SHIFT = 7919  # between the random numbers of the model and those of the loss
 
@@ -82,6 +82,9 @@ class Inspection:
     targets: TargetFacts | None = None
     loss_functions: tuple[str, ...] = ()  # what the loss calls on the output itself
     unnormalized: bool = False  # and `nll_loss` is among them, but the output is no logarithm of probabilities
+    doubts: bool = False  # samples may have been carried into each other
+    routings: list[tuple[str, int]] = field(default_factory=list)  # where the data choose, and the step that comes next
+    strangers: list[Stranger] = field(default_factory=list)  # weights that no optimizer sees
 
     @property
     def last_gradient(self) -> BatchGeometry | None:
@@ -130,7 +133,9 @@ def inspect_model(
             return result
         with suppress(InitscopeError):  # an output without numbers is the loss's business
             result.output = recorder.maker_of(main_output(output))
-        result.cuts = recorder.cuts
+            result.doubts = recorder.doubts or recorder.axis_of(main_output(output)) is None
+        result.cuts, result.routings = recorder.cuts, recorder.routings
+        result.strangers = unregistered(model, recorder.strangers, tensors_in(output))
         if watch.theory is not None:
             result.notes = watch.theory.notes
         if rewritten.names:
@@ -203,7 +208,9 @@ def _look(
         count = samples if followed else len(rows)
         sizes = _position_norms(values, geometry)
 
-        def hook(gradient: Tensor) -> None:
+        def hook(gradient: Tensor | None) -> None:
+            if gradient is None:  # another result of the same call is used instead
+                return
             rows = rows_of(gradient, count, axis if followed else 0)
             look.gradient = None if rows is None else batch_geometry(rows)
             look.gradient_broken = bool(_broken(gradient, look.gradient))

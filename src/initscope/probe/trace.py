@@ -7,7 +7,6 @@ inside the mode cannot see (scripted ones, custom kernels), and make one step of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
 from initscope.probe.attention import sharpness
+from initscope.probe.axes import axis_after, doubtful, moved_axis
 from initscope.probe.operations import Operation, operation_of, short_name
 
 INPUT = -1  # the maker of the data
@@ -28,8 +28,19 @@ OTHER_INPUT = -2  # the maker of the model's other inputs
 _DROPOUT = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _TRAINING, _ATTENTION_DROPOUT = 2, 4  # the places of the arguments that switch them on
 _RATE, _FUSED_RATE = 1, 10  # the places of the share that is dropped
-_RESHAPES = ("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel")
 _ATTENDS = ("softmax", "scaled_dot_product_attention", "multi_head_attention_forward")
+_ROUTES = (
+    "topk",
+    "argmax",
+    "argmin",
+    "nonzero",
+    "where",
+    "one_hot",
+    "multinomial",
+    "sort",
+    "argsort",
+    "gumbel_softmax",
+)
 _POINTWISE = ("activation", "scale", "shift", "gate", "residual")
 
 Observation = TypeVar("Observation")
@@ -104,8 +115,14 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         self._behind: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameters that it was computed from
         self.cuts: list[int] = []  # steps whose result was detached
         self.entered: set[str] = set()  # paths of the modules that ran
+        self.doubts = False  # whether a call may have carried samples into each other
+        self.routings: list[tuple[str, int]] = []  # choices made by the data: module, and the step that comes next
+        self.strangers: dict[int, tuple[Tensor, int]] = {}  # weights that the model does not know, and who uses them
+        self._settled: set[int] = set()  # those whose step is known
+        self._born: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensors made from nothing in this pass
         data = tensors_in(inputs)[0] if data is None else data
         self._names: dict[str, int] = {}
+        self._samples = len(data)
         for tensor in tensors_in(inputs):
             self._maker[tensor] = INPUT if tensor is data else OTHER_INPUT
             self._axis[tensor] = 0 if tensor.ndim > 0 and len(tensor) == len(data) else None
@@ -141,20 +158,46 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         first = given[0] if given else None
         shape, axis = (tuple(first.shape), self._axis[first]) if first is not None else ((), None)
         sources = self._sources((args, keywords))
+        self._meet((args, keywords), used=first is not None)
         out = func(*args, **keywords)
         if first is None:
-            for tensor in tensors_in(out) if sources else ():
-                if id(tensor) not in self._parameters:
+            for tensor in tensors_in(out):
+                if sources and id(tensor) not in self._parameters:
                     self._behind[tensor] = sources
+                self._born[tensor] = True
+        elif operation_of(func).constant:
+            self._born.update(dict.fromkeys(tensors_in(out), True))
         else:
+            if short_name(func) in _ROUTES:
+                self.routings.append((self.place, len(self.steps)))
             if short_name(func) == "detach" and first.requires_grad and self._maker[first] >= 0:
                 self.cuts.append(self._maker[first])
             kept = tree_map(lambda a: self._without_data(a, seen), (args, keywords))
             written = [args[0]] if short_name(func) == "setitem" and isinstance(args[0], Tensor) else tensors_in(out)
-            moved = _moved(short_name(func), kept[0], shape, axis)
-            found = lambda size: _found(short_name(func), shape, axis, moved, size)  # noqa: E731
+            moved = moved_axis(short_name(func), kept[0], shape, axis)
+            found = lambda size: axis_after(short_name(func), shape, axis, moved, size)  # noqa: E731
             self._record(func, makers, kept, written, found, sources, rate, sharp)
+            after = self._axis.get(written[0]) if written else None  # type: ignore[no-untyped-call]
+            self.doubts |= doubtful(short_name(func), kept[0], kept[1], shape, axis, after)
         return out
+
+    def axis_of(self, tensor: Tensor) -> int | None:
+        """Along which axis of a tensor the samples lie, as far as that was followed."""
+        axis: int | None = self._axis.get(tensor)  # type: ignore[no-untyped-call]
+        return axis
+
+    def _meet(self, tree: object, used: bool) -> None:
+        """Notes tensors that learn and that the model does not know. What a pass makes for each sample is no weight.
+
+        The step is the first that uses one together with data, else the one behind the last call that has it.
+        """
+        for t in tensors_in(tree):
+            if not (t.requires_grad and t.is_leaf) or id(t) in self._parameters or t in self._maker:
+                continue
+            for_samples = t in self._born and not isinstance(t, nn.Parameter) and len(t.shape) > 0
+            if not (for_samples and len(t) == self._samples) and id(t) not in self._settled:
+                self.strangers[id(t)] = (t, len(self.steps))
+                self._settled |= {id(t)} if used else set()
 
     def _sources(self, tree: object) -> tuple[str, ...]:
         """The parameters among the tensors, and those that other tensors among them were computed from."""
@@ -267,6 +310,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         )
         for tensor in results:
             self._maker[tensor] = first
+        self.strangers = {key: (t, min(at, first)) for key, (t, at) in self.strangers.items()}
         with self._aside():
             self.steps[first:] = [Step(call, self._merged(call, inside[-1].observed))]
 
@@ -320,40 +364,6 @@ def _without_dropout(function: str, args: Any, keywords: dict[str, Any]) -> tupl
     if len(args) > place:
         return (*args[:place], value, *args[place + 1 :]), keywords
     return args, keywords | {name: value}
-
-
-def _moved(function: str, args: Any, shape: tuple[int, ...], axis: int | None) -> int | None:
-    """The axis of the samples after a call that orders axes anew; None where that is not known."""
-    if axis is None:
-        return None
-    size = len(shape)
-    numbers = [a for a in args[1:] if isinstance(a, int)]
-    if function in ("transpose", "swapaxes", "swapdims"):
-        one, other = (n % size for n in numbers) if len(numbers) == 2 else (axis, axis)
-        return {one: other, other: one}.get(axis, axis)
-    if function == "permute":
-        order = numbers or next((list(a) for a in args[1:] if isinstance(a, list | tuple)), [])
-        return [n % size for n in order].index(axis) if len(order) == size else None
-    if function == "unsqueeze":
-        return axis + (numbers[0] % (size + 1) <= axis) if len(numbers) == 1 else None
-    if function in ("t", "T", "mT", "adjoint"):
-        return 2 * size - 3 - axis if axis >= size - 2 >= 0 and (size == 2 or function != "T") else None
-    return None if function in ("movedim", "squeeze", "stack") else axis
-
-
-def _found(
-    function: str, before: tuple[int, ...], axis: int | None, moved: int | None, after: tuple[int, ...]
-) -> int | None:
-    """That axis, if the result's shape bears it out: a step keeps its length, a view also what lies before it.
-
-    The first axis may have taken in others behind it, as windows and tokens of a sample.
-    """
-    if axis is None or moved is None or moved >= len(after):
-        return None
-    if function in _RESHAPES:
-        same = math.prod(before[:axis]) == math.prod(after[:moved])
-        return moved if same and (after[moved] == before[axis] or moved == 0) else None
-    return moved if after[moved] == before[axis] else None
 
 
 def tensors_in(tree: object) -> list[Tensor]:

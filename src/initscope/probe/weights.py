@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,8 +109,35 @@ def repeated_rows(matrix: Tensor) -> float:
 
 def _reached(outputs: Iterable[Tensor]) -> set[int]:
     """Identities of the leaves that gradients of the outputs would arrive at."""
+    return {id(leaf) for leaf in _leaves(outputs)}
+
+
+def _leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:
     found = (getattr(node, "variable", None) for node in graph_nodes(outputs))
-    return {id(variable) for variable in found if variable is not None}
+    return (variable for variable in found if variable is not None)
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A weight that learns and takes part in the pass, but is no parameter of the model; `step` uses it first."""
+
+    shape: tuple[int, ...]
+    size: int
+    step: int | None
+
+
+def unregistered(model: nn.Module, met: Mapping[int, tuple[Tensor, int]], outputs: Sequence[Tensor]) -> list[Stranger]:
+    """Leaves of autograd's graph behind the outputs that no optimizer gets from `model.parameters()`.
+
+    `met`: those that were seen in a call, and at which step; a leaf that none was seen with counts if it is a parameter.
+    """
+    known = {id(p) for p in model.parameters()}
+    found = []
+    for leaf in _leaves(outputs):
+        if id(leaf) not in known and (id(leaf) in met or isinstance(leaf, nn.Parameter)):
+            step = met[id(leaf)][1] if id(leaf) in met else None
+            found.append(Stranger(tuple(leaf.shape), leaf.numel(), step))
+    return sorted(found, key=lambda s: math.inf if s.step is None else s.step)
 
 
 def graph_nodes(outputs: Iterable[Tensor]) -> Iterator[Any]:

@@ -11,6 +11,8 @@ SHORT = {
     "stopped": "stopped",
     "non-finite": "NaN",
     "frozen": "frozen",
+    "unregistered": "unregistered",
+    "samples-mixed": "mixed",
     "zero-weights": "zero",
     "dead-units": "dead",
     "symmetric-units": "symmetric",
@@ -177,6 +179,41 @@ def _range(f: Finding) -> str:
     return f"the output is never {' or '.join(sides)} behind {f.evidence['op']}, but {f.value:.0%} of the targets are"
 
 
+def _unregistered(f: Finding) -> str:
+    shapes = [str(tuple(shape)) for shape in f.evidence.get("shapes", [])]
+    what = f"weights of shape {_listed(shapes, f.evidence.get('count', 0))}"
+    return f"{what} are used here but not in model.parameters(), so no optimizer trains them ({f.value:.0%} of the weights)"
+
+
+def _mixed(f: Finding) -> str:
+    op, cause, share = f.evidence.get("op") or "the model", f.evidence.get("cause"), f"{f.value or 0:.0%}"
+    if cause == "order":
+        return f"{op} puts the samples into another order: outputs do not belong to their own inputs"
+    if cause == "view":
+        return f"{op} lays samples across each other: replacing one sample changes the outputs of {share} of the others"
+    if cause == "sequence":
+        return f"{op} takes the samples for time steps: replacing one changes the outputs of {share} of the others"
+    own = "" if f.evidence.get("own", True) else ", but not its own"
+    return f"outputs depend on other samples through {op}: replacing one changes {share} of the others{own}"
+
+
+def _mixed_advice(f: Finding) -> str:
+    cause = f.evidence.get("cause")
+    if cause == "sequence" and f.status == "note":
+        return "No action needed if the first axis of the batch is time; otherwise pass batch_first=True."
+    if cause == "sequence":
+        return f"Build {f.step} with batch_first=True, or give it (time, samples, features)."
+    if cause == "view":
+        return "Keep the samples on the first axis: use flatten(1), or permute the axes back before the reshape."
+    if cause == "order":
+        return "Return the rows in the order in which they came in."
+    return (
+        "No action needed if samples are meant to see each other."
+        if f.status == "note"
+        else ("Let each output be computed from its own sample.")
+    )
+
+
 def _names(f: Finding) -> str:
     return _listed(f.evidence.get("parameters", []), f.evidence.get("count", 0))
 
@@ -189,6 +226,8 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
         if f.status == "fail"
         else f"{_share(f.value)} of the parameters are frozen"
     ),
+    "unregistered": _unregistered,
+    "samples-mixed": _mixed,
     "zero-weights": _zero,
     "dead-units": _dead,
     "symmetric-units": _symmetric,
@@ -218,6 +257,7 @@ _TEXTS: dict[str, Callable[[Finding], str]] = {
     "unused": lambda f: (
         f"{_names(f)} took no part in this forward pass"
         + (": layers that are skipped at random" if f.evidence.get("skipped") else "")
+        + (": no sample of this batch was routed to it" if f.evidence.get("routed") else "")
     ),
     "batch-degenerate": _batch,
     "not-followed": _not_followed,
@@ -298,6 +338,11 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
     "frozen": lambda f: (
         "Set requires_grad on what is to be trained." if f.status == "fail" else "No action needed if this is intended."
     ),
+    "unregistered": lambda f: (
+        "Build layers in __init__ and keep them as attributes, in nn.ModuleList or as nn.Parameter, so that "
+        "model.parameters() has them."
+    ),
+    "samples-mixed": _mixed_advice,
     "zero-weights": _zero_advice,
     "dead-units": lambda f: (
         f"Set the shift of {f.step} back to 0 and its scale to 1, or use a leaky activation."

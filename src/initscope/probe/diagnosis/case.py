@@ -9,11 +9,12 @@ from functools import cached_property
 
 from initscope.probe.chance import InitialLoss
 from initscope.probe.findings import SEVERITY, Finding, Kind, Status
+from initscope.probe.mixing import MixingFacts
 from initscope.probe.report import LayerReport
 from initscope.probe.targets import TargetFacts
 from initscope.probe.thresholds import DEFAULT, Limits, Thresholds
 from initscope.probe.trunk import Trunk
-from initscope.probe.weights import WeightFacts
+from initscope.probe.weights import Stranger, WeightFacts
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class Case:
     differentiable: bool = True  # the loss depends on a trainable weight
     train: bool = True
     dropped: Trunk | None = None
+    mixing: MixingFacts | None = None  # how outputs depend on other samples, where they do
+    strangers: Sequence[Stranger] = ()  # weights that learn and that the model does not know
+    routings: Sequence[tuple[str, int]] = ()  # modules in which the data choose, and the step that comes next
     limits: Thresholds = DEFAULT
 
     @property

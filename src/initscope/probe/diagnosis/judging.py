@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from initscope.probe.diagnosis import numbers, signal, surroundings, units, weighing
+from initscope.probe.diagnosis import mixing, numbers, registration, signal, surroundings, units, weighing
 from initscope.probe.diagnosis.case import Case, Judgement
 from initscope.probe.findings import Finding, ordered, verdict_of
 from initscope.probe.score import TRAINS, Score, score, signs
@@ -15,6 +15,8 @@ def judge(case: Case) -> tuple[Judgement, Score]:
     found = Judgement()
     surroundings.batch(case, found)
     numbers.non_finite(case, found)
+    registration.unregistered(case, found)
+    mixing.samples_mixed(case, found)
     weighing.zero_weights(case, found)
     weighing.symmetric_units(case, found)
     weighing.reached(case, found)

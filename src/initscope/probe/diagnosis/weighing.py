@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from initscope.probe.diagnosis.case import Case, Judgement
+from initscope.probe.diagnosis.registration import idle_experts
 from initscope.probe.findings import Finding, Status
 from initscope.probe.weights import WeightFacts
 
@@ -86,6 +87,9 @@ def reached(case: Case, found: Judgement) -> None:
     skipped = {f.name for f in unused} & case.used_elsewhere
     _tell(found, "unused", [f for f in unused if f.name in skipped], total, "note", _module(unused), skipped=True)
     unused = [f for f in unused if f.name not in skipped]
+    idle = [f for f in unused if f.name in idle_experts(case, unused)]
+    _tell(found, "unused", idle, total, "note", _module(idle), routed=True)
+    unused = [f for f in unused if f not in idle]
     _tell(found, "unused", unused, total, "warn", _module(unused))
     away = [f for f in trainable if f.used and f.gradient is None and not f.elsewhere]
     needed = {name for i in case.ancestors for name in case.rows[i].parameters}
