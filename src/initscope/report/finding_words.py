@@ -202,7 +202,7 @@ def _mixed_advice(f: Finding) -> str:
     if cause == "sequence" and f.status == "note":
         return "No action needed if the first axis of the batch is time; otherwise pass batch_first=True."
     if cause == "sequence":
-        return f"Build {f.step} with batch_first=True, or give it (time, samples, features)."
+        return f"Match batch_first of {f.step} to its input: True for (samples, time, ...), False for (time, samples, ...)."
     if cause == "view":
         return "Keep the samples on the first axis: use flatten(1), or permute the axes back before the reshape."
     if cause == "order":
