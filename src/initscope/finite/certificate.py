@@ -17,7 +17,7 @@ It holds for any image and any N; E C ≤ 1 holds without drawing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ class Residuals:
         return Residuals(self.size[part], self.mean[part], self.variance[part], self.rounding[part], self.draws)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CertifiedEstimate(Estimate):
     """A matrix (n, m) whose errors are bounds with a proof, for each entry at any level, not only for many draws.
 
@@ -62,8 +62,8 @@ class CertifiedEstimate(Estimate):
 
     @classmethod
     def of(cls, value: Tensor, rows: Residuals, columns: Residuals, gain: float) -> CertifiedEstimate:
-        found = cls(value, torch.empty(0), rows.draws, rows, columns, gain)
-        return cls(value, found.reach(ONE_SIGMA), rows.draws, rows, columns, gain)
+        found = cls(value, torch.empty(0), rows.draws, rows=rows, columns=columns, gain=gain)
+        return replace(found, stderr=found.reach(ONE_SIGMA))
 
     def reach(self, level: float = 0.95) -> Tensor:
         """The bound: an entry is further off with a probability of at most 1 - level."""
