@@ -78,7 +78,7 @@ def _misses(arch: str, images: Tensor, work: int, seeds: int) -> Tensor:
 @pytest.mark.parametrize(
     ("arch", "images"),
     [
-        ("2x(conv3(8, padding=zero) relu) gap", _dark(4, 12)),
+        ("2x(conv3(8, padding=zero) relu) gap", _dark(4, 20)),
         ("3x(conv3 relu) gap", _strokes(3, 14)),
         ("conv3 relu gap", _dark(4, 12)),
         ("2x(conv3 relu) gap", _gaussian(3, 9)),
@@ -97,13 +97,14 @@ def test_no_entry_misses_its_interval_too_often(arch: str, images: Tensor, work:
 def test_no_entry_states_no_error_and_is_wrong(work: int) -> None:
     """Also where references leave nothing, or see nothing but black."""
     net = parse("2x(conv3(8, padding=zero) relu) gap")
-    images = torch.cat([_dark(5, 10), torch.zeros(1, 1, 10, 10)])
+    images = torch.cat([_dark(5, 20), torch.zeros(1, 1, 20, 20)])
     exact = kernel(net, images.double())
-    found = sketch_kernel(net, images, work=work)
-    error, reach = (found.value - exact).abs(), found.reach(0.9999)
-    assert bool((error <= reach).all())
-    assert bool((reach[:5, :5] > 0).all())
-    assert bool((error[reach == 0] == 0).all())
+    for seed in range(4):
+        found = sketch_kernel(net, images, work=work, seed=seed)
+        error, reach = (found.value - exact).abs(), found.reach(0.9999)
+        assert bool((error <= reach).all())
+        assert bool((reach[:5, :5] > 0).all())
+        assert bool((error[reach == 0] == 0).all())
 
 
 @pytest.mark.parametrize("arch", ONE_LAYER + DEEP)
