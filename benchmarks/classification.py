@@ -40,7 +40,7 @@ STACK = "2x(conv5(64, padding=valid) relu)"  # 14 x 14 -> 10 x 10 -> 6 x 6
 WIDE = "conv7(64, padding=valid) relu"
 TRAIN, TEST = 4000, 1000
 TILE = 125
-FILTERS = 256  # of a sketch
+REFERENCES = 256  # of a sketch
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ class Table:
         place = self.kernels / f"{data}-{images.name}-{len(images.x)}-{label}.npz"
         if not place.exists():
             began = time.perf_counter()
-            found = sketch_kernel(iscope.parse(text), images.x, work=FILTERS)
-            error = float((found.stderr / found.value).median())
+            found = sketch_kernel(iscope.parse(text), images.x, work=REFERENCES)
+            error = float((found.reach() / found.value).median())
             values = {"value": found.value.numpy(), "error": error, "seconds": time.perf_counter() - began}
             write_atomically(place, lambda file: np.savez(file, **values), "--kernels")
         with np.load(place) as file:
             kernel, error, seconds = torch.from_numpy(file["value"]), float(file["error"]), float(file["seconds"])
-        print(f"  sketch of {text}: median standard error {error:.1e} of an entry", flush=True)
+        print(f"  sketch of {text}: median 95 % error {error:.1e} of an entry", flush=True)
         return self.add(data, images, {f"{text}, sketch": cosines(kernel)}, seconds)
 
 

@@ -1,21 +1,19 @@
-"""Sketched kernels beside exact ones: time, error, what the sketch says of its error, and how often that holds.
+"""Sketched kernels beside exact ones: time, error, and what the sketch says of its error.
 
-    python benchmarks/sketch.py --data FOLDER [--results FILE]
+    python benchmarks/sketch.py --data FOLDER [--only small|large] [--results FILE]
 
 FOLDER holds imagenet224.npz (images: 400 x 224 x 224 x 3). `small`: 32 images averaged to 32 x 32, where the exact sum
-over all pairs of positions runs as well, both in float32; errors are against the exact kernel in float64. `large`: 200
+over all pairs of positions runs as well, in float32; errors are against the exact kernel in float64. `large`: 200
 images 224 x 224; there the exact sum is computed on the 6 pairs of three of the images only, and its time for all 20,100
-pairs is extrapolated from them (timed in float32; for one layer the truth is computed once more in float64, because the
-sketch is more precise than float32). `coverage`: of the 95 % intervals of many sketches, with its standard error between
-seeds. Every line is kept in FILE as soon as it is known: a run that was stopped goes on where it was. Times are on as
-many threads as torch uses.
+pairs is extrapolated from them (timed in float32; the truth is computed once more in float64). Every line is kept in FILE as soon
+as it is known: a run that was stopped goes on where it was. Times are on as many threads as torch uses. How often the stated
+errors hold: benchmarks/coverage.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +27,8 @@ import initscope as iscope
 from initscope.finite import sketch_kernel
 
 NETWORKS = ("conv3 relu gap", "3x(conv3 relu) gap", "3x(conv3(padding=zero) relu) gap")
+SMALL_WORK = (64, 512), (64, 256), (64, 256)
+LARGE_WORK = (512, 64, 64)
 FEW = 3  # images whose pairs are computed exactly at full size
 COUNT = 200
 
@@ -60,42 +60,23 @@ def relative(found: iscope.Estimate, exact: Tensor) -> dict[str, float]:
     }
 
 
-def coverage(net: Any, images: Tensor, exact: Tensor, work: int, seeds: int) -> dict[str, float]:
-    """Entries of one sketch are related: the error of the rate is taken between seeds."""
-    rates = []
-    for seed in range(seeds):
-        low, high = sketch_kernel(net, images, work=work, seed=seed).interval()
-        rates.append(((low <= exact) & (exact <= high)).double().mean())
-    found = torch.stack(rates)
-    return {"rate": float(found.mean()), "stderr": float(found.std()) / math.sqrt(seeds), "seeds": seeds, "work": work}
-
-
-def small(text: str, folder: Path) -> dict[str, Any]:
+def small(text: str, folder: Path, work: int) -> dict[str, Any]:
     net, images = iscope.parse(text), load(folder, 32, 7)
     sketch_kernel(net, images[:2], work=16)  # compiles
     iscope.kernel(net, images[:2])
     _, seconds = timed(lambda: iscope.kernel(net, images), 3)
     exact = iscope.kernel(net, images.double())
-    found, sketch_seconds = timed(lambda: sketch_kernel(net, images, work=1024), 3)
-    quick, quick_seconds = timed(lambda: sketch_kernel(net, images, work=64), 3)
-    return {
-        "exact_seconds": seconds,
-        "seconds": sketch_seconds,
-        "error": relative(found, exact),
-        "quick_seconds": quick_seconds,
-        "quick_error": relative(quick, exact),
-        "coverage": coverage(net, images[:8], exact[:8, :8], 64, 30),
-    }
+    found, sketch_seconds = timed(lambda: sketch_kernel(net, images, work=work), 3)
+    return {"exact_seconds": seconds, "seconds": sketch_seconds, "error": relative(found, exact)}
 
 
 def large_exact(text: str, folder: Path) -> dict[str, Any]:
     """The pairs of three images at full size."""
     net, images = iscope.parse(text), load(folder, FEW, 1)
     iscope.kernel(net, images[:, :, :16, :16])
-    matrix, seconds = timed(lambda: iscope.kernel(net, images))
+    _, seconds = timed(lambda: iscope.kernel(net, images))
     pairs, all_pairs = FEW * (FEW + 1) // 2, COUNT * (COUNT + 1) // 2
-    if text == NETWORKS[0]:
-        matrix = iscope.kernel(net, images.double())
+    matrix = iscope.kernel(net, images.double())
     return {"kernel": matrix.tolist(), "seconds": seconds, "hours_for_all": seconds / pairs * all_pairs / 3600}
 
 
@@ -103,20 +84,13 @@ def large_sketch(text: str, folder: Path, work: int) -> dict[str, Any]:
     net, images = iscope.parse(text), load(folder, COUNT, 1)
     sketch_kernel(net, images[:2, :, :32, :32], work=16)
     found, seconds = timed(lambda: sketch_kernel(net, images, work=work))
-    part = iscope.Estimate(found.value[:FEW, :FEW], found.stderr[:FEW, :FEW], found.draws)
     whole = relative(found, found.value)
     return {
         "seconds": seconds,
         "reach": whole["reach"],
         "largest_reach": whole["largest_reach"],
-        "value": part.value.tolist(),
-        "stderr": part.stderr.tolist(),
+        "value": found.value[:FEW, :FEW].tolist(),
     }
-
-
-def large_coverage(text: str, folder: Path, exact: Tensor) -> dict[str, float]:
-    work, seeds = (1024, 24) if text == NETWORKS[0] else (16, 12)
-    return coverage(iscope.parse(text), load(folder, FEW, 1), exact, work, seeds)
 
 
 class Results:
@@ -142,55 +116,49 @@ def length(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def covered(rate: dict[str, float]) -> str:
-    return f"{rate['rate']:.1%} ± {rate['stderr']:.1%}"
+def show_small(rows: dict[tuple[str, int], Any]) -> None:
+    print("\n| 32 images, 32 x 32 | exact | sketch, work | time | true error, rms (most) | 95 % error, median (most) |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for (text, work), row in rows.items():
+        error = row["error"]
+        print(
+            f"| `{text}` | {length(row['exact_seconds'])} | {work} | {length(row['seconds'])} "
+            f"| {error['rms']:.1e} ({error['largest']:.1e}) | {error['reach']:.1e} ({error['largest_reach']:.1e}) |"
+        )
 
 
-def show_small(rows: dict[str, Any]) -> None:
-    print("\n| 32 images, 32 x 32 | exact | sketch, work | time | true error, rms (most) | 95 % error | coverage |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for text, row in rows.items():
-        for work, name in ((64, "quick_"), (1024, "")):
-            error = row[f"{name}error"]
-            print(
-                f"| `{text}` | {length(row['exact_seconds'])} | {work} | {length(row[f'{name}seconds'])} "
-                f"| {error['rms']:.1e} ({error['largest']:.1e}) | {error['reach']:.1e} "
-                f"| {covered(row['coverage']) if work == row['coverage']['work'] else ''} |"
-            )
-
-
-def show_large(rows: dict[str, Any]) -> None:
+def show_large(rows: dict[tuple[str, int], Any]) -> None:
     print("\n| 200 images, 224 x 224 | exact, extrapolated | sketch, work | time | true error on 6 pairs, rms (most) "
-          "| 95 % error, median (most) | coverage on them |")  # fmt: skip
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for (text, work), (exact, sketch, rate) in rows.items():
+          "| 95 % error, median (most) |")  # fmt: skip
+    print("| --- | --- | --- | --- | --- | --- |")
+    for (text, work), (exact, sketch) in rows.items():
         truth = torch.tensor(exact["kernel"], dtype=torch.float64)
         error = ((torch.tensor(sketch["value"], dtype=torch.float64) - truth) / truth).abs()
         print(
             f"| `{text}` | {length(3600 * exact['hours_for_all'])} | {work} | {length(sketch['seconds'])} "
             f"| {float(error.square().mean().sqrt()):.1e} ({float(error.max()):.1e}) "
-            f"| {sketch['reach']:.1e} ({sketch['largest_reach']:.1e}) | {covered(rate)} |"
+            f"| {sketch['reach']:.1e} ({sketch['largest_reach']:.1e}) |"
         )
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, required=True)
+    options.add_argument("--only", choices=["small", "large"])
     options.add_argument("--results", type=Path, default=Path("build/sketch.json"))
     chosen = options.parse_args()
     results, folder = Results(chosen.results), chosen.data
-    larges: dict[Any, Any] = {}
-    for text, works in zip(NETWORKS, ((1024,), (64, 256), (64,)), strict=True):
-        exact = results.get(f"large exact {text}", lambda text=text: large_exact(text, folder))
-        truth = torch.tensor(exact["kernel"], dtype=torch.float64)
-        rate = results.get(f"large coverage {text}", lambda text=text, truth=truth: large_coverage(text, folder, truth))
-        for work in works:
+    if chosen.only != "large":
+        cases = [(text, work) for text, works in zip(NETWORKS, SMALL_WORK, strict=True) for work in works]
+        show_small({c: results.get(f"small {c[0]} {c[1]}", lambda c=c: small(c[0], folder, c[1])) for c in cases})
+    if chosen.only != "small":
+        larges: dict[tuple[str, int], Any] = {}
+        for text, work in zip(NETWORKS, LARGE_WORK, strict=True):
+            exact = results.get(f"large exact {text}", lambda text=text: large_exact(text, folder))
             name = f"large sketch {text} {work}"
             found = results.get(name, lambda text=text, work=work: large_sketch(text, folder, work))
-            larges[text, work] = exact, found, rate
-    smalls = {text: results.get(f"small {text}", lambda text=text: small(text, folder)) for text in NETWORKS}
-    show_small(smalls)
-    show_large(larges)
+            larges[text, work] = exact, found
+        show_large(larges)
     print(f"\ntorch {torch.__version__}, {torch.get_num_threads()} threads")
 
 

@@ -14,7 +14,8 @@ from initscope import scale
 from initscope.cli import main
 from initscope.data import load
 from initscope.finite import sketch_kernel
-from initscope.networks import parse, tangent_kernel
+from initscope.finite.sketch import PAIRS
+from initscope.networks import kernel, parse, tangent_kernel
 
 NET = "2x(conv3(8) relu) gap dense(1)"
 SMALL = ["--count", "7", "--size", "6", "--channels", "2"]
@@ -85,14 +86,17 @@ def test_a_sketch_in_a_file(tmp_path: Path) -> None:
     with np.load(out, allow_pickle=False) as stored:
         assert np.array_equal(stored["kernel"], expected.value.float().numpy())
         assert np.array_equal(stored["stderr"], expected.stderr.numpy())
-        assert (int(stored["draws"]), str(stored["method"])) == (16, "sketch")
+        assert (int(stored["draws"]), str(stored["method"])) == (PAIRS, "sketch")
+        assert float(stored["level"]) == 0.9
+        exact = kernel(parse(NET), x.double()).numpy()
+        assert (np.abs(stored["kernel"] - exact) <= stored["error"]).all()
     sketch = json.loads(result.stdout)["sketch"]
-    assert (sketch["work"], sketch["draws"], sketch["level"]) == (32, 16, 0.9)
-    assert sketch["largest_error"] == pytest.approx(float(expected.reach(0.9).max()))
+    assert (sketch["work"], sketch["draws"], sketch["level"]) == (32, PAIRS, 0.9)
+    assert sketch["largest_error"] == pytest.approx(float(expected.reach(0.9).max()), rel=1e-4)
     assert 0 < sketch["median_relative_error"] <= sketch["largest_relative_error"]
     text = run("--method", "sketch", "--work", "16", "--out", str(tmp_path / "K.npy"))
     assert text.exit_code == 0, text.output
-    assert "error, 0.95 sure" in text.stdout
+    assert "error, confidence 0.95" in text.stdout
     assert "product, sketched" in text.stdout
 
 

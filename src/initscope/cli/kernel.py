@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -45,7 +46,8 @@ def command(
     An .npy file holds the matrix; an .npz file holds it as `kernel`, beside `architecture`, `data`, `quantity`, `seed`.
 
     --quantity tangent is the matrix of inner products of gradients (NTK). --method sketch is for convolutions with a
-    global average: without the sum over all pairs of positions, with an error for each entry (`stderr` in the .npz file).
+    global average: without the sum over all pairs of positions, with a bound of each entry's error at --level (`error` in
+    the .npz file).
 
     A .zarr folder is written tile by tile, by worker processes or a Dask cluster if asked for; a run that was stopped
     or killed goes on with --resume. --memory is then that of each worker.
@@ -71,7 +73,7 @@ def command(
     matrix, errors = _compute(settings, net, x, what, memory)
     write_atomically(out, lambda file: _write(file, out, matrix, errors, settings, task, what), "--out")
     summary = {"shape": list(matrix.shape), "dtype": task.dtype, **summarise(matrix, what.quantity)}
-    certificate = None if errors is None else _certificate(errors, what)
+    certificate = None if errors is None else _certificate(errors, what, x.dtype)
     if settings.json:
         source = {
             "source": data.source,
@@ -127,10 +129,17 @@ def _compute(
     return matrix.cpu().numpy(), errors
 
 
-def _certificate(errors: Estimate, what: What) -> dict[str, Any]:
+def _stated_error(errors: Estimate, what: What, dtype: torch.dtype) -> torch.Tensor:
+    """Of each entry at the level asked for; the matrix is written in `dtype`, and that rounds it."""
+    import torch
+
+    return errors.reach(what.sketch_level) + torch.finfo(dtype).eps / 2 * errors.value.abs()
+
+
+def _certificate(errors: Estimate, what: What, dtype: torch.dtype) -> dict[str, Any]:
     """How large the error of an entry may be at the level asked for: in units of the matrix, and of the entry."""
-    reach = errors.reach(what.sketch_level)
-    share = (reach / errors.value.abs()).nan_to_num(0.0, 0.0, 0.0)  # inputs that are zero have no error
+    reach = _stated_error(errors, what, dtype)
+    share = (reach / errors.value.abs()).nan_to_num(0.0, posinf=math.inf)  # inputs that are zero have no error
     return {
         "work": what.work,
         "draws": errors.draws,
@@ -151,6 +160,10 @@ def _write(
         return
     more: dict[str, Any] = {} if what.parametrization is None else {"parametrization": np.str_(what.parametrization)}
     if errors is not None:
+        import torch
+
+        error = _stated_error(errors, what, torch.from_numpy(matrix).dtype)
+        more |= {"error": error.numpy(), "level": np.float64(what.sketch_level)}
         more |= {"stderr": errors.stderr.numpy(), "draws": np.int64(errors.draws)}
     np.savez(
         file,
@@ -216,5 +229,7 @@ def _print_summary(
             facts[label] = f"{summary[name]:.5g}"
     if certificate is not None:
         median, largest = (certificate[f"{name}_relative_error"] for name in ("median", "largest"))
-        facts[f"error, {certificate['level']:.4g} sure"] = f"{median:.2g} of an entry, at most {largest:.2g}"
+        facts[f"error, confidence {certificate['level']:.4g}"] = (
+            f"{median:.2g} of an entry (median), {largest:.2g} at most"
+        )
     settings.stdout().print(facts_table(facts))

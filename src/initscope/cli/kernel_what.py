@@ -81,13 +81,13 @@ def what_options(function: Callable[..., None]) -> Callable[..., None]:
         "--work",
         type=click.IntRange(1, 1_000_000),
         default=None,
-        help="Of a sketch: filters, or windows, that are drawn [default: 1024 or 64].",
+        help="References of a sketch: more take longer and leave a smaller error [default: 512, or 128 if deep].",
     )
     @click.option(
         "--level",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         default=None,
-        help=f"Of a sketch: how sure its errors are [default: {LEVEL}].",
+        help=f"Confidence level of the errors of a sketch [default: {LEVEL}].",
     )
     @functools.wraps(function)
     def with_what(*arguments: Any, **options: Any) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from initscope.errors import BadInput, UndefinedSimilarity
 from initscope.finite.averages import Average, Lengths
-from initscope.finite.estimate import Estimate
+from initscope.finite.estimate import Estimate, part
 from initscope.finite.losses import LossFunction, LossName, make_loss
 from initscope.finite.per_sample import Loss, sample_gradients, weight_layers
 from initscope.finite.planning import plan_draws
@@ -139,8 +139,7 @@ def simulate_gradients(
         return networks.ratios(draw, function, targets, plan.tile, check)
 
     def weights() -> Estimate:
-        found = lengths.estimate()
-        return Estimate(found.value[:, 0], found.stderr[:, 0], found.draws)
+        return part(lengths.estimate(), (slice(None), 0))
 
     reached = collect(work, lengths.add, weights, stopping, plan.workers, progress)
     layers = _layers(networks.names, lengths.estimate())
@@ -218,8 +217,7 @@ def _count(layer: Layer) -> int:
 def _layers(names: tuple[str, ...], found: Estimate) -> tuple[GradientEstimate, ...]:
     rows = []
     for i, name in enumerate(names):
-        weight, output = (Estimate(found.value[i, k], found.stderr[i, k], found.draws) for k in (0, 1))
-        rows.append(GradientEstimate(name, weight, output))
+        rows.append(GradientEstimate(name, weight=part(found, (i, 0)), output=part(found, (i, 1))))
     return tuple(rows)
 
 

@@ -65,8 +65,8 @@ def kernel(
 
     quantity: "product" is E h(x) h(y), the mean over units (the NNGP kernel); "distance" is the root of E (h(x) - h(y))²;
     "cosine", and "defect" = 1 - cosine. method: "exact" is `networks.kernel`; "sketch" is `finite.sketch_kernel`, for products
-    of convolutions with a global average at the end: without the sum over all pairs of positions, from `work` random
-    filters or windows, an Estimate with an error for each entry.
+    of convolutions with a global average at the end: without the sum over all pairs of positions, from `work` reference
+    patches, an Estimate whose `reach` bounds the error of each entry.
 
     >>> from initscope.networks import parse
     >>> net, x = parse("conv3 relu gap"), torch.rand(3, 3, 12, 12, generator=torch.Generator().manual_seed(0))

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from initscope.errors import BadInput, UndefinedSimilarity
 from initscope.finite.averages import Average, averaging, squares
-from initscope.finite.estimate import Estimate
+from initscope.finite.estimate import Estimate, part
 from initscope.finite.planning import plan_draws
 from initscope.finite.stopping import Stopping, collect, widest
 from initscope.geometry import check_inputs, generator
@@ -199,7 +199,7 @@ def _layers(net: Sequential, shape: tuple[int, ...], found: dict[str, Estimate])
     shapes = list(accumulate(net.layers, lambda s, layer: layer.output_shape(s), initial=shape))
     rows = []
     for i, (name, size) in enumerate(zip(names, shapes, strict=True)):
-        values = {q: Estimate(e.value[i], e.stderr[i], e.draws) for q, e in found.items()}
+        values = {q: part(e, i) for q, e in found.items()}
         rows.append(LayerEstimate(name=name, shape=size, **values))
     return tuple(rows)
 

@@ -1,40 +1,41 @@
-"""Kernels of networks that end in a global average, without the sum over all pairs of positions: unbiased, with an error.
+"""Kernels of networks that end in a global average, without the sum over all pairs of positions: with a proved error.
 
-One layer: the kernel is K(x, y) = E f_x(w) f_y(w) over a random filter w, f_x(w) being the mean over positions of σ(w·a). Some
-patches r of the images serve as references: h(w) = σ(w·r) has the exact Gram matrix G = E h hᵀ and the exact products
-C_x = E f_x h, means over the positions of one image alone. For any numbers α_x
+The kernel is the mean of κ(p, q) = <k_p, k_q> over positions p of x and q of y, k_p being the random features of a position
+(for one layer the function w -> σ(w·a) of the filter). Some positions of the images serve as references. Projected on the
+span of their features, a position becomes φ(p), from its kernel with the references alone (Nyström), and
 
-    K(x, y) = C_x·α_y + α_x·C_y - α_x·G α_y + E (f_x - α_x·h)(f_y - α_y·h),
+    K(x, y) = φ̄(x)·φ̄(y) + <R_x, R_y>,    φ̄ and R the means over one image of φ(p) and of what the projection leaves.
 
-and with α = C G⁻¹ little is left in the last term, which random filters estimate. The cost is linear in the images, and the
-matrix is positive semidefinite. Deeper networks are in `sketch_deep`.
+The first term is the sketch: linear in images and pixels, positive semidefinite, and on the diagonal never too large. The
+second is bounded by the proof in `certificate`.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from initscope.errors import BadInput, NoExactForm
-from initscope.finite.estimate import Estimate
-from initscope.finite.running import Running
-from initscope.finite.sketch_deep import add_group, by_windows, group_mean
+from initscope.finite.certificate import CertifiedEstimate, Residuals
+from initscope.finite.patches import Field, Patches
 from initscope.geometry import check_inputs, generator
 from initscope.layers import Layer
 from initscope.networks import Sequential, as_network
 from initscope.networks.fast import FastPlan, fast_plan
-from initscope.networks.fused import ConvStack, dense_kernel
-from initscope.networks.fused.plain import psi
-from initscope.networks.fused.stack import pad
+from initscope.networks.fused import ConvStack
 from initscope.networks.progress import Progress
 
-FILTERS, WINDOWS = 1024, 64  # if nothing is said
-REFERENCES = 256  # patches
-GROUPS = 16  # independent repetitions: their spread is the standard error
-_BLOCK = 1 << 22  # numbers that exist at once
+SHALLOW, DEEP = 512, 128  # references if nothing is said: of one convolution, of several
+CANDIDATES = 2  # patches drawn for each reference
+PAIRS = 8192  # of positions, drawn in each image for its error
+# Sums in float64 are exact to about 1e-16; directions below FLOOR of the largest eigenvalue are left out, so that solving
+# with the others keeps features exact to ROUNDING of a position's norm.
+FLOOR, ROUNDING = 1e-9, 1e-9
+_BLOCK, _KEPT = 1 << 22, 1 << 26  # numbers that exist at once: of a strip, of one image
+_CACHED = 1 << 19  # of pairs of positions: gathered rows stay in the cache
 
 
 def sketch_kernel(
@@ -46,11 +47,13 @@ def sketch_kernel(
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
     progress: Progress | None = None,
-) -> Estimate:
+) -> CertifiedEstimate:
     """E h(x) h(y) of `conv relu ... gap [dense]` for all pairs of x (n, c, h, w) and y (m, c, h, w): (n, m) values with errors.
 
-    work: random filters where there is one convolution (1024), windows where there are more (64); rounded up to a multiple of 16.
-    The error falls like 1/√work or faster, and `stderr` says how large it is; with fewer filters than 1024 it says too little.
+    work: how many patches of the images serve as references (512 for one convolution, 128 for more). The time grows
+    in proportion, and the error falls quickly. `reach(level)` bounds the error of each entry: for every image and every
+    amount of work, it is exceeded with a probability of at most 1 - level. dtype: to which the images are rounded; sums are in
+    float64.
 
     >>> from initscope.networks import kernel, parse
     >>> net, x = parse("conv3 relu gap"), torch.rand(3, 3, 12, 12, generator=torch.Generator().manual_seed(0))
@@ -62,25 +65,35 @@ def sketch_kernel(
     check_inputs(x, y, zipped=False)
     if work is not None and (isinstance(work, bool) or not isinstance(work, int) or work < 1):
         raise BadInput(
-            "sketch_kernel", f"work is {work!r}, expected a whole number from 1 on", "pass for example work=1024"
+            "sketch_kernel", f"work is {work!r}, expected a whole number from 1 on", "pass for example work=256"
         )
     net = as_network("sketch_kernel", net)
     net.output_shape(tuple(x.shape[1:]))
     plan = _plan(net, x)
-    x, other = x.detach().to(dtype), None if y is None else y.detach().to(dtype)
     assert plan.stack is not None
-    each = -(-(work or default_work(plan.stack)) // GROUPS)
-    if len(plan.stack.kernels) == 1:
-        found = _by_filters(plan.stack, x, other, each, seed, progress)
-    else:
-        found = by_windows(plan.stack, x, other, GROUPS, each, seed, progress)
+    both = (x if y is None else torch.cat([x, y])).detach().to(dtype).double().cpu()
+    field = Field(plan.stack, (x.shape[2], x.shape[3]))
+    projection = Projection.fit(field, both, work or default_work(plan.stack), generator(seed, 0))
+    means, errors = [], []
+    for done, image in enumerate(both):
+        if progress is not None:
+            progress(done, len(both))
+        mean, error = projection.image(image, generator(seed, 1, done))
+        means.append(mean)
+        errors.append(error)
+    if progress is not None:
+        progress(len(both), len(both))
+    phi, table = torch.stack(means), torch.tensor(errors, dtype=torch.float64)
+    left, right = slice(0, len(x)), slice(0 if y is None else len(x), None)
+    size, mean_cosine, variance, rounding = table.unbind(1)
+    residuals = Residuals(size, mean_cosine, variance, rounding, PAIRS)
     gain, bias = plan.readout
-    return Estimate(gain * found.value + bias, gain * found.stderr, found.draws)
+    return CertifiedEstimate.of(gain * phi[left] @ phi[right].T + bias, residuals[left], residuals[right], gain)
 
 
 def default_work(stack: ConvStack) -> int:
-    """Filters or windows that a sketch draws if nothing is said."""
-    return FILTERS if len(stack.kernels) == 1 else WINDOWS
+    """References of a sketch if nothing is said."""
+    return SHALLOW if len(stack.kernels) == 1 else DEEP
 
 
 def _plan(net: Sequential, x: Tensor) -> FastPlan:
@@ -94,98 +107,93 @@ def _plan(net: Sequential, x: Tensor) -> FastPlan:
     return plan
 
 
-def _by_filters(
-    stack: ConvStack, x: Tensor, y: Tensor | None, each: int, seed: int, progress: Progress | None
-) -> Estimate:
-    """One convolution: exact against references, random filters for the rest."""
-    both = x if y is None else torch.cat([x, y])
-    left, right = slice(0, len(x)), slice(0 if y is None else len(x), None)
-    references = _references(stack, both, generator(seed, GROUPS))  # (R, d)
-    gram = _product(stack, references @ references.T)
-    filters = torch.cat([_filters(references.shape[1], each, generator(seed, group)) for group in range(GROUPS)])
-    sums, means = [], []
-    for done, image in enumerate(torch.split(both, 1)):
-        if progress is not None:
-            progress(done, len(both))
-        patches = _patches(stack, image.double())[0]
-        sums.append(_exact(stack, patches, references))
-        means.append(_sampled(stack, patches.to(image), filters))
-    products, sampled = torch.stack(sums), torch.stack(means)  # C (n, R); f (n, filters)
-    # In float64 with a floor under the eigenvalues: α need not be the best one for the identity to hold.
-    values, vectors = torch.linalg.eigh(gram)
-    keep = values > 1e-8 * values[-1]
-    alpha = (products @ vectors[:, keep] / values[keep]) @ vectors[:, keep].T
-    one, two = products[left] @ alpha[right].T, alpha[left] @ products[right].T
-    exact = one + two - alpha[left] @ gram @ alpha[right].T
-    rest = sampled - alpha @ F.leaky_relu(references @ filters.T, stack.slopes[0])
-    groups = Running([(0, 0)])
-    for part in torch.split(rest, each, 1):
-        add_group(groups, part[left] @ part[right].T)
-    found = group_mean(groups)
-    if progress is not None:
-        progress(len(both), len(both))
-    return Estimate(exact + found.value, found.stderr, GROUPS)
+@dataclass(frozen=True)
+class Projection:
+    """φ(p) = κ(p, references) · basis: coordinates in an orthonormal basis of the references' features."""
+
+    field: Field
+    references: Patches
+    basis: Tensor  # (references, rank)
+
+    @classmethod
+    def fit(cls, field: Field, images: Tensor, count: int, g: Generator) -> Projection:
+        """At most `count` references, picked from patches drawn over all images."""
+        candidates = _draw(field, images, CANDIDATES * count, g)
+        gram = field.products(candidates, candidates)
+        scale = gram.diagonal().rsqrt()
+        gram = (gram + gram.T) / 2 * torch.outer(scale, scale)
+        picked = _pivots(gram, count, g)
+        values, vectors = torch.linalg.eigh(gram[picked][:, picked])
+        keep = values > FLOOR * values.max() if len(picked) else values > 0
+        basis = scale[picked, None] * vectors[:, keep] / values[keep].sqrt()
+        return cls(field, candidates[picked], basis)
+
+    def features(self, patches: Patches) -> Tensor:
+        """φ: (n, rank)."""
+        if not self.basis.numel():
+            return torch.zeros(len(patches), 0, dtype=torch.float64)
+        return self.field.products(patches, self.references) @ self.basis
+
+    def image(self, image: Tensor, g: Generator) -> tuple[Tensor, tuple[float, float, float, float]]:
+        """φ̄ of one image (c, h, w), and its row of `Residuals`."""
+        field, count, rank = self.field, self.field.positions, self.basis.shape[1]
+        strip = max(1, _BLOCK // (max(len(self.references), 1) + image.shape[0] * (field.span + 1) ** 2))
+        total, projected, kept = torch.zeros(rank, dtype=torch.float64), [], []
+        for index in torch.split(torch.arange(count), strip):
+            phi = self.features(field.patches(image, index))
+            total += phi.sum(0)
+            projected.append(phi.square().sum(1))
+            kept += [phi] if count * rank <= _KEPT else []
+        squares = field.squares(image)
+        # |r_p|² is what the projection leaves; rounding may hide some of it.
+        lengths = ((squares - torch.cat(projected)).clamp_min(0) + ROUNDING * squares).sqrt()
+        rounding = math.sqrt(ROUNDING) * float(squares.sqrt().mean())
+        size = float(lengths.mean())
+        if size == 0:
+            return total / count, (0.0, 0.0, 0.0, 0.0)
+        p, q = torch.multinomial(lengths / lengths.sum(), 2 * PAIRS, replacement=True, generator=g).chunk(2)
+        cosines = self._cosines(image, p, q, torch.cat(kept) if kept else None) / (lengths[p] * lengths[q])
+        cosines = cosines.clamp(-1, 1)
+        return total / count, (size, float(cosines.mean()), float(cosines.var()), rounding)
+
+    def _cosines(self, image: Tensor, p: Tensor, q: Tensor, known: Tensor | None) -> Tensor:
+        """<r_p, r_q> = κ(p, q) - φ(p)·φ(q) of pairs of positions of one image."""
+        found, strip = (
+            [],
+            max(1, _CACHED // (2 * self.basis.shape[1] + 2 * image.shape[0] * (self.field.span + 1) ** 2)),
+        )
+        for one, two in zip(torch.split(p, strip), torch.split(q, strip), strict=True):
+            left, right = self.field.patches(image, one), self.field.patches(image, two)
+            phi = (known[one], known[two]) if known is not None else (self.features(left), self.features(right))
+            found.append(self.field.paired(left, right) - torch.linalg.vecdot(*phi))
+        return torch.cat(found)
 
 
-def _references(stack: ConvStack, images: Tensor, g: Generator) -> Tensor:
-    """Directions of patches, picked at random over all images: (R, d) in float64."""
-    each = -(-REFERENCES // len(images))
-    order = torch.randperm(len(images), generator=g).tolist()
-    picked = []
-    for image in order[: -(-REFERENCES // each)]:
-        patches = _patches(stack, images[image : image + 1])[0]
-        picked.append(patches[:, torch.randint(patches.shape[1], (each,), generator=g)])
-    found = torch.cat(picked, 1)[:, :REFERENCES].T.double()
-    norms = torch.linalg.vector_norm(found, dim=1)
-    if not bool((norms > 0).any()):  # nothing but zeros: any direction will do
-        return torch.eye(1, found.shape[1], dtype=torch.float64)
-    directions: Tensor = found[norms > 0] / norms[norms > 0, None]
-    return directions
+def _draw(field: Field, images: Tensor, count: int, g: Generator) -> Patches:
+    """Different patches of all images in turn, the positions of an image in proportion to their norms; none that is zero."""
+    order = torch.randperm(len(images), generator=g)
+    which = order[torch.arange(count) % len(images)]
+    parts = [field.patches(images[0], torch.zeros(0, dtype=torch.long))]
+    for image in sorted(set(which.tolist())):
+        weights = field.squares(images[image]).sqrt()
+        share = min(int((which == image).sum()), int((weights > 0).sum()))
+        if share:
+            index = torch.multinomial(weights / weights.max(), share, generator=g)
+            parts.append(field.patches(images[image], index))
+    return Patches.join(parts)
 
 
-def _product(stack: ConvStack, inner: Tensor) -> Tensor:
-    """E σ(w·a) σ(w·b) = s ρ + (1-s)²/2 rhat(ρ) for unit vectors with inner products ρ."""
-    s, rho = stack.slopes[0], inner.clamp(-1, 1)
-    product: Tensor = s * rho + (1 - s) ** 2 / 2 * psi((1 + rho) / 2)
-    return product
-
-
-def _filters(d: int, count: int, g: Generator) -> Tensor:
-    """(count, d) in float64, scaled so that products of features add up to their mean.
-
-    Filters have the length √d instead of a Gaussian vector's: σ is homogeneous, so the mean is the same, and the tails are
-    lighter.
-    """
-    w = torch.randn(d, count, generator=g, dtype=torch.float64)
-    filters: Tensor = (w / w.norm(dim=0) * math.sqrt(d / count)).T
-    return filters
-
-
-def _exact(stack: ConvStack, patches: Tensor, references: Tensor) -> Tensor:
-    """C: the mean over positions of E σ(w·a) σ(w·r), (R,) in float64, for patches (d, positions)."""
-    d, total = references.shape[1], torch.zeros(len(references), dtype=torch.float64)
-    for part in torch.split(patches.T, max(1, _BLOCK // len(references))):
-        found = dense_kernel((float(d),), (0.0,), (stack.slopes[0],), references, part.contiguous())
-        total += found.sum(1)
-    return total / patches.shape[1]
-
-
-def _sampled(stack: ConvStack, patches: Tensor, filters: Tensor) -> Tensor:
-    """f: the mean over positions of σ(w·a) for each filter, (filters,) in float64, for patches (d, positions)."""
-    s, found = stack.slopes[0], []
-    for part in torch.split(filters.to(patches), max(1, _BLOCK // patches.shape[1])):
-        values = part @ patches
-        linear = s * values.mean(1) if s else 0.0
-        found.append(linear + (1 - s) * values.relu_().mean(1))
-    return torch.cat(found).double()
-
-
-def _patches(stack: ConvStack, images: Tensor) -> Tensor:
-    """(n, d, positions), scaled so that a filter of unit Gaussians has the layer's law; the bias is one more entry."""
-    kernel = stack.kernels[0]
-    columns = F.unfold(pad(images, kernel // 2, stack.padding), kernel)
-    columns = columns * math.sqrt(stack.gains[0] / columns.shape[1])
-    if stack.biases[0] > 0:
-        ones = columns.new_full((len(columns), 1, columns.shape[2]), math.sqrt(stack.biases[0]))
-        columns = torch.cat([columns, ones], 1)
-    return columns
+def _pivots(gram: Tensor, count: int, g: Generator) -> Tensor:
+    """Randomly pivoted Cholesky (Chen, Epperly, Tropp, Webber 2023): rows drawn by what those before leave of their diagonal."""
+    left, factor, picked = gram.diagonal().clone(), gram.new_zeros(len(gram), count), []
+    for step in range(count):
+        left = torch.where(left > FLOOR, left, 0.0)
+        if not bool(left.any()):
+            break
+        pivot = int(torch.multinomial(left, 1, generator=g))
+        column = gram[:, pivot] - factor[:, :step] @ factor[pivot, :step]
+        factor[:, step] = column / column[pivot].sqrt()
+        left = left - factor[:, step].square()
+        left[pivot] = 0.0
+        picked.append(pivot)
+    return torch.tensor(picked, dtype=torch.long)
