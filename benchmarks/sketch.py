@@ -7,7 +7,7 @@ over all pairs of positions runs as well, in float32; errors are against the exa
 images 224 x 224; there the exact sum is computed on the 6 pairs of three of the images only, and its time for all 20,100
 pairs is extrapolated from them (timed in float32; the truth is computed once more in float64). Every line is kept in FILE as soon
 as it is known: a run that was stopped goes on where it was. Times are on as many threads as torch uses. How often the stated
-errors hold: benchmarks/coverage.py.
+errors hold: benchmarks/interval_coverage.py.
 """
 
 from __future__ import annotations

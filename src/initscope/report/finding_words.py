@@ -167,16 +167,18 @@ def _not_followed(f: Finding) -> str:
 
 
 def _target_shape(f: Finding) -> str:
-    output, target = (tuple(f.evidence[key]) for key in ("output", "target"))
+    output, target = (tuple(f.evidence.get(key, ())) for key in ("output", "target"))
     if f.status == "note":
         return f"targets have shape {target}, outputs {output}; they are compared entry by entry here"
     return f"the loss compares every output with every target: outputs have shape {output}, targets {target}"
 
 
 def _range(f: Finding) -> str:
-    low, high = f.evidence["low"], f.evidence["high"]
+    low, high = f.evidence.get("low", -math.inf), f.evidence.get("high", math.inf)
     sides = [f"below {low:g}"] * math.isfinite(low) + [f"above {high:g}"] * math.isfinite(high)
-    return f"the output is never {' or '.join(sides)} behind {f.evidence['op']}, but {f.value:.0%} of the targets are"
+    return (
+        f"the output is never {' or '.join(sides)} behind {f.evidence.get('op')}, but {f.value:.0%} of the targets are"
+    )
 
 
 def _unregistered(f: Finding) -> str:
@@ -378,7 +380,7 @@ _ADVICE: dict[str, Callable[[Finding], str]] = {
     "target-shape": lambda f: "Give targets and outputs the same shape, for example with output.squeeze(-1).",
     "target-scale": lambda f: "Standardize the targets: subtract the mean, divide by the standard deviation.",
     "no-nonlinearity": lambda f: "Put an activation between the layers.",
-    "output-range": lambda f: f"Leave out {f.evidence['op']} at the end, or scale the targets into its range.",
+    "output-range": lambda f: f"Leave out {f.evidence.get('op')} at the end, or scale the targets into its range.",
     "output-scale": lambda f: "Make the last layer's weights smaller, or standardize the inputs.",
     "low-score": lambda f: "Let fix try other weights, or add normalization or residual connections.",
 }

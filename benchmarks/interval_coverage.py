@@ -1,6 +1,6 @@
 """How often stated errors hold: the intervals of `simulate` and the certificates of sketched kernels.
 
-    INITSCOPE_DATA=FOLDER python benchmarks/coverage.py [--only simulate|sketch] [--repeats N] [--seeds N]
+    INITSCOPE_DATA=FOLDER python benchmarks/interval_coverage.py [--only simulate|sketch] [--repeats N] [--seeds N]
 
 `simulate`: N simulations of one pair, each with networks of its own, read at the last layer; the truth is a simulation of many
 more networks. Its intervals are meant to be exact: 95 % should lie inside of the binomial interval.
@@ -25,9 +25,6 @@ from torch import Tensor
 
 import initscope as iscope
 from initscope.finite import sketch_kernel
-
-if __name__ != "__main__":  # numba looks for the package of this name, beside every script of this folder
-    raise ImportError("benchmarks/coverage.py is a script, not the package coverage")
 
 LEVEL = 0.95
 QUANTITIES = ("norm_x", "norm_y", "distance", "defect", "cosine", "angle")
