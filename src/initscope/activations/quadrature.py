@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, DualValue, Function, covariance
+from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue, covariance
 from initscope.activations.interpolant import interpolate, interpolate_line, mehler_grid
 from initscope.activations.pieces import Pieces
 from initscope.activations.plane import Kernel, Plane, integrate, integrate_line, integrate_plane
@@ -105,6 +105,9 @@ class QuadratureDual(Dual):
             )
         many = None if self.pieces else self._interpolated_slopes
         return _flat(self._direct_slopes, A, B, D, many, self._enough)[0]
+
+    def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
+        return PairValue.of_distance(*self.distance_with_error(pair.A, pair.B, pair.distance), a, b)
 
     def evaluate(self, A: Tensor, B: Tensor, D: Tensor) -> DualValue:
         distance, error = self.distance_with_error(A, B, D)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from initscope.finite.estimate import Estimate
 from initscope.finite.running import Running
+from initscope.geometry import excess_of
 from initscope.networks.prediction import geometry
 
 Average = Literal["moments", "networks"]
@@ -100,7 +101,7 @@ class Moments:
             name: (unit * row.sqrt(), unit * _safe_ratio(self._covariance(i, i).sqrt(), 2 * row.sqrt()))
             for name, row, i in (("norm_x", a, _A), ("norm_y", b, _B), ("distance", d, _D))
         }
-        angles = geometry(a, b, d)
+        angles = geometry(a, b, excess_of(a, b, d))
         angle = _safe_ratio(defect, (angles["defect"] * (2 - angles["defect"])).sqrt())  # dt = d(1 - cos t) / sin t
         errors = {"defect": defect, "cosine": defect, "angle": angle}
         found = {**lengths, **{name: (angles[name], errors[name]) for name in angles}}
@@ -126,7 +127,7 @@ class Networks:
 
     def add(self, rows: Tensor) -> None:
         a, b, d = rows.unbind(-2)
-        angles = geometry(a, b, d)
+        angles = geometry(a, b, excess_of(a, b, d))
         self._running.add(torch.stack([a.sqrt(), b.sqrt(), d.sqrt(), angles["defect"], angles["angle"]], -2))
 
     def estimates(self) -> dict[str, Estimate]:

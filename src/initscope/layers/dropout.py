@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import Block, State, draw_units
+from initscope.geometry import Block, Pairs, State, draw_units
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 
 
@@ -16,7 +16,7 @@ from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 class Dropout(SingleLayer):
     """Each unit kept with probability 1 - p and divided by it, independently for the two inputs (training mode).
 
-    A' = A / (1-p), and the inner product stays: D' = D + (A + B) p / (1-p).
+    A' = A / (1-p), and the product stays: E' = E + 2√(AB) p / (1-p).
     """
 
     p: float = 0.5
@@ -40,27 +40,27 @@ class Dropout(SingleLayer):
     def _exact(self, state: State, trace: Trace) -> State:
         odds = self.p / (1 - self.p)
 
-        def distance(block: Block) -> Tensor:
-            value = block.distance + odds * (block.norm_a + block.norm_b)
-            cross = block.distance is state.distance
+        def pairs(block: Block, *_: Tensor) -> Pairs:
+            apart = 2 * odds * (block.root_a * block.root_b).expand_as(block.excess)
+            cross = block.excess is state.excess
             if cross and not state.joint:
-                return value
-            return value - odds * _same_unit(state, block, cross)
+                return Pairs(block.excess + apart, block.product)
+            same = _same_unit(state, apart, cross)  # under one mask the product grows instead
+            return Pairs(block.excess + (apart - same), block.product + same / 2)
 
         def draw(units: int, generator: Generator) -> Tensor:
             samples = draw_units(state, units, generator)
             keep = torch.rand(samples.shape, generator=generator, dtype=torch.float64) >= self.p
             return samples * keep.to(samples) / (1 - self.p)
 
-        return state.map(lambda s: s.norm / (1 - self.p), distance, lambda s: s.mean, law="other", draw=draw)
+        return state.map(lambda s: s.norm / (1 - self.p), pairs, lambda s: s.mean, law="other", draw=draw)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         return SeededDropout(self.p, generator)
 
 
-def _same_unit(state: State, block: Block, cross: bool) -> Tensor:
-    """Norm sums on the entries where a unit meets itself, under one mask: their distance stays zero."""
-    total = (block.norm_a + block.norm_b).expand_as(block.distance)
+def _same_unit(state: State, total: Tensor, cross: bool) -> Tensor:
+    """The entries where a unit meets itself, zero elsewhere."""
     keep = torch.zeros_like(total)
     if cross:  # a joint batch: image i with image i
         index = torch.arange(total.shape[1], device=total.device)

@@ -43,16 +43,9 @@ class Window:
         """One set of positions, padded; zeros where the padding is zero."""
         return self._pad_axes(t, t.ndim - 2)
 
-    def pad_pairs(self, distance: Tensor, norm_a: Tensor, norm_b: Tensor) -> Tensor:
-        """Pairs of positions, padded: the distance to a zero position is the norm of the other one."""
-        padded = self._pad_axes(self._pad_axes(distance, distance.ndim - 4), distance.ndim - 2)
-        if self.padding != "zero":
-            return padded
-        size = (distance.shape[-2], distance.shape[-1])
-        inside = self.pad(torch.ones(size, dtype=distance.dtype, device=distance.device)).bool()
-        a = self.pad(norm_a[..., 0, 0])[..., None, None]
-        b = self.pad(norm_b.squeeze(-3).squeeze(-3))[..., None, None, :, :]
-        return torch.where(inside[:, :, None, None] & inside, padded, a + b)
+    def pad_pairs(self, t: Tensor) -> Tensor:
+        """Pairs of positions, padded; zeros where the padding is zero."""
+        return self._pad_axes(self._pad_axes(t, t.ndim - 4), t.ndim - 2)
 
     def _pad_axes(self, t: Tensor, first: int) -> Tensor:
         (top, bottom), (left, right) = self.margins()

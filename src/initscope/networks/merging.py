@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from initscope.errors import NoExactForm
-from initscope.geometry import Block, Inputs, Side, State, draw_units
+from initscope.geometry import Block, Inputs, Side, State, balance, draw_units, unequal
 
 
 def add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
@@ -17,17 +17,29 @@ def add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
     a, b = (s.state() if isinstance(s, Inputs) else s for s in (one, two))
     _require_addable(a, b)
 
-    def side(s: Side, t: Side, within: Tensor | None) -> Side:
-        return Side(s.norm + t.norm + 2 * s.mean * t.mean, s.mean + t.mean, within)
+    def norm(s: Side, t: Side) -> Side:
+        return Side((s.norm + t.norm + 2 * s.mean * t.mean).clamp_min(0), s.mean + t.mean)
 
-    def distance(s: Block | None, t: Block | None) -> Tensor | None:
+    def excess(s: Block | None, t: Block | None, x: Side, y: Side) -> Tensor | None:
+        """E_1 + E_2 + Σ_i (s α_i - β_i/s)² + 2 Π_i (s m_i^a - m_i^b/s), s² = √B'/√A'."""
         if s is None or t is None:
             return None
-        return s.distance + t.distance + 2 * (s.mean_a - s.mean_b) * (t.mean_a - t.mean_b)
+        a, b = s.left(x.root), s.right(y.root)
+        w = balance(a, b)
+        parts = unequal(((s.root_a, s.root_b), (t.root_a, t.root_b)), a, b)
+        means = 2 * (w * s.mean_a - s.mean_b / w) * (w * t.mean_a - t.mean_b / w)
+        total = (s.excess + t.excess + parts + means).clamp_min(0)
+        return torch.where((a > 0) & (b > 0), torch.minimum(total, 4 * a * b), 0)
 
-    cross, within_x, within_y = (distance(s, t) for s, t in zip(a.blocks(), b.blocks(), strict=True))
+    first, second = a.blocks(), b.blocks()
+    x = norm(a.x, b.x)
+    y = x if a.joint else norm(a.y, b.y)
+    cross = excess(first[0], second[0], x, y)
     assert cross is not None
-    x = side(a.x, b.x, within_x)
+    x = replace(x, within=excess(first[1], second[1], x, x))
+    y = x if a.joint else replace(y, within=excess(first[2], second[2], y, y))
+    one_block, two_block = first[0], second[0]
+    means = one_block.mean_a * two_block.mean_b + one_block.mean_b * two_block.mean_a
     gaussian = a.law == b.law == "gaussian"
 
     def draw(units: int, generator: Generator) -> Tensor:
@@ -35,8 +47,10 @@ def add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
 
     return State(
         x=x,
-        y=x if a.joint else side(a.y, b.y, within_y),
-        distance=cross,
+        y=y,
+        excess=cross,
+        product=a.product + b.product + means,
+        tangent=_plus(a.tangent, b.tangent),
         shares=a.shares if len(a.shares) > 1 else b.shares,
         channels=a.channels,
         positions=a.positions,
@@ -48,6 +62,19 @@ def add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
         alike=a.alike and b.alike,
         draw=None if gaussian and a.draw is None and b.draw is None else draw,
     )
+
+
+def _plus(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    """A branch without weights has no tangent kernel of its own."""
+    if one is None or two is None:
+        return two if one is None else one
+    return one + two
+
+
+def _beside(states: list[State]) -> Tensor | None:
+    if all(s.tangent is None for s in states):
+        return None
+    return torch.cat([torch.zeros_like(s.product) if s.tangent is None else s.tangent for s in states])
 
 
 def _require_addable(a: State, b: State) -> None:
@@ -83,7 +110,9 @@ def concatenate(states: list[State]) -> State:
     return State(
         x=x,
         y=x if first.joint else side([s.y for s in states]),
-        distance=torch.cat([s.distance for s in states]),
+        excess=torch.cat([s.excess for s in states]),
+        product=torch.cat([s.product for s in states]),
+        tangent=_beside(states),
         shares=torch.cat([s.shares * (s.channels / total) for s in states]),
         channels=total,
         positions=first.positions,

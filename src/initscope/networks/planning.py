@@ -82,6 +82,11 @@ def _container_memory() -> int | None:
     return None
 
 
+def working_dtype(x: Tensor) -> torch.dtype:
+    """What the propagation works in: the type of the answer loses angles that pooling leaves small, and costs no less."""
+    return x.dtype if x.device.type == "mps" else torch.float64
+
+
 def pair_bytes(net: Layer, shape: Shape, dtype: torch.dtype, simulated: bool = False) -> int:
     """Peak bytes of one zipped pair: distances within x, within y and between them."""
     live = _LIVE_ALL if net.needs_all_positions and math.prod(shape[1:]) > 1 else _LIVE_SAME

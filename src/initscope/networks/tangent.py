@@ -2,9 +2,9 @@
 
 The gradients of one unit's output for two inputs have the inner product Θ = Σ_l J_l[k_l]: k_l is what the weights of layer l
 contribute where they act, and J_l how a small change of the covariance there changes the covariance at the output, norms kept
-(for an activation f that factor is E f'(u) f'(v), by Price's theorem). So Θ is one derivative of the same propagation that
-gives the covariance: add τ k_l to the covariance behind every layer with weights, and take d/dτ at τ = 0. With a τ of its own
-for each pair of inputs, one backward pass gives all of them.
+(for an activation f that factor is E f'(u) f'(v), by Price's theorem). So Θ travels with the covariance, layer by layer: weights
+add their k_l, linear layers act on Θ as on the covariance, activations multiply it. Nothing is differentiated, so that nothing
+depends on how close two inputs are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
 from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
 from initscope.networks.fast import Variances, fast_plan, variances_of
-from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
+from initscope.networks.planning import budget, entry_bytes, require_memory, simulates, working_dtype
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
 from initscope.networks.tiles import tiles
@@ -46,7 +46,8 @@ def tangent_kernel(
 
     "ntk": weights are written as √Var(w) ω with ω of variance 1 and the gradient is by ω, so that the kernel has a limit;
     "standard": the gradient is by w itself, as PyTorch takes it, at the widths that the layers have. Layers that have no
-    closed form, and batch norm, which couples the pairs, are refused.
+    closed form, and batch norm, which couples the pairs, are refused. Behind an activation that jumps (sign, step) the gradient
+    of an input has no finite length: the diagonal, and every pair of parallel inputs, is infinite.
 
     >>> from initscope.layers import Activate, Dense
     >>> from initscope.activations import RELU
@@ -74,13 +75,23 @@ def tangent_kernel(
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
     work = tiles(len(x), len(other), side, y is None)
+    wide = working_dtype(x)
     for done, (rows, columns) in enumerate(work):
         if progress is not None:
             progress(done, len(work))
-        out[rows, columns] = _tangents(net, x[rows], other[columns], parametrization)
+        out[rows, columns] = _tangents(net, x[rows].to(wide), other[columns].to(wide), parametrization)
+    if bool(out.isnan().any()):
+        problem = "infinite derivatives of a jump meet with both signs"
+        raise NoExactForm("tangent_kernel", problem, "use an activation without jumps, such as erf")
     if progress is not None:
         progress(len(work), len(work))
-    return out.triu() + out.triu(1).T if y is None else out
+    return _mirrored(out) if y is None else out
+
+
+def _mirrored(upper: Tensor) -> Tensor:
+    """The upper triangle on both sides of the diagonal; entries may be infinite."""
+    below = torch.ones_like(upper, dtype=torch.bool).tril(-1)
+    return torch.where(below, upper.T, upper)
 
 
 def require_closed_forms(net: Sequential, x: Tensor) -> None:
@@ -101,43 +112,33 @@ def _parts(layer: Layer) -> Iterator[Layer]:
 
 
 def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
-    """Images along one side of a tile: everything between the first and the last layer is kept for the way back."""
+    """Images along one side of a tile."""
     shape, allowed = tuple(x.shape[1:]), budget(memory, x.device)
-    each = entry_bytes(net, shape, x.dtype) * max(1, len(parameters(net, shape)))
+    each = entry_bytes(net, shape, working_dtype(x))
     output = 2 * len(x) * m * x.element_size()
     require_memory("tangent_kernel", output + each, allowed, "use smaller or fewer inputs, or raise memory=")
     return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), LARGEST_TILE))
 
 
 def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization) -> Tensor:
-    step = torch.zeros(len(x), len(y), dtype=x.dtype, device=x.device, requires_grad=True)
-    trace = Trace(shift=_Shift(step, parametrization))
-    with torch.enable_grad():
-        state = net.propagate(Inputs(x, y, zipped=False, all_positions=net.needs_all_positions), trace)
-        a, b, d = totals(state)
-        products = (a[:, None] + b - d) / 2
-        if not products.requires_grad:
-            return torch.zeros_like(products)  # no weights at all
-        (found,) = torch.autograd.grad(products.sum(), step)
-    return found
+    trace = Trace(own=_Own(parametrization))
+    found = totals(net.propagate(Inputs(x, y, zipped=False, all_positions=net.needs_all_positions), trace))
+    return torch.zeros_like(found.product) if found.tangent is None else found.tangent  # None: no weights at all
 
 
-@dataclass(frozen=True, eq=False)
-class _Shift:
-    """Behind each layer with weights: the covariance plus τ times what those weights contribute to the tangent kernel."""
+@dataclass(frozen=True)
+class _Own:
+    """Behind each layer with weights: what those weights contribute to the tangent kernel."""
 
-    step: Tensor  # τ, (n, m)
     parametrization: Parametrization
 
     def __call__(self, layer: Layer, before: State, after: State) -> State:
-        block = after.cross()
-        own = (block.norm_a + block.norm_b - block.distance) / 2  # by ω: the covariance itself, bias and all
+        own = after.product  # by ω: the covariance itself, bias and all
         if self.parametrization == "standard":
             assert isinstance(layer, Dense | Conv)
             weight, bias = variances(layer, before.channels if isinstance(layer, Conv) else before.units)
             own = (own - (bias or 0.0)) / weight + (0.0 if bias is None else 1.0)
-        step = self.step.reshape(1, *self.step.shape, *(1,) * (own.ndim - 3))
-        return replace(after, distance=after.distance - 2 * step * own)
+        return replace(after, tangent=own if after.tangent is None else after.tangent + own)
 
 
 def variances(layer: Dense | Conv, inputs: int) -> Variances:
