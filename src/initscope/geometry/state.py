@@ -252,11 +252,9 @@ def unequal(parts: Iterable[tuple[Tensor, Tensor]], a: Tensor, b: Tensor) -> Ten
     """
     s = balance(a, b)
     inverse = 1 / s
-    total: Tensor | None = None
+    total = torch.zeros_like(s)
     for alpha, beta in parts:
-        part = (s * alpha - inverse * beta).square()
-        total = part if total is None else total.add_(part)
-    assert total is not None
+        total += (s * alpha - inverse * beta).square()
     return torch.where((a > 0) & (b > 0), total, 0)
 
 

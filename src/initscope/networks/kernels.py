@@ -31,6 +31,7 @@ from initscope.networks.tiles import tiles
 
 Quantity = Literal["product", "cosine", "distance", "defect"]
 Method = Literal["fused", "tiles", "joint"]
+UNEQUAL = 2.0  # ratio of norms from which angles are computed in float64
 
 
 @dataclass(frozen=True)
@@ -125,11 +126,15 @@ def _check(x: Tensor, y: Tensor | None, quantity: str, dtype: torch.dtype | None
 def _fused(fast: FastPlan, x: Tensor, y: Tensor | None, quantity: Quantity, progress: Progress | None) -> Tensor:
     if quantity == "product":
         return fast.run(x, y, "product", progress)
-    distance = fast.run(x, y, "distance", progress)
     if quantity == "distance":
-        return distance.sqrt()
+        return fast.run(x, y, "distance", progress).sqrt()
     a = fast.norms(x)
     b = a if y is None else fast.norms(y)
+    wide, other = x, y
+    if float(torch.cat([a, b]).max()) > UNEQUAL**2 * float(torch.cat([a, b]).min()):
+        wide = x.to(working_dtype(x))
+        other = None if y is None else y.to(wide.dtype)  # the distance of their norms hides the angle
+    distance = fast.run(wide, other, "distance", progress)
     found = Totals(a, b, excess_of(a[:, None], b, distance.double()), distance)
     return _finish(found, quantity).to(x.dtype)
 

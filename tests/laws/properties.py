@@ -1,0 +1,89 @@
+"""What every kernel and every tangent kernel of a network must be: symmetric, positive semidefinite, continuous."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from initscope.errors import InitscopeError, NoExactForm
+from initscope.networks import Sequential, kernel, tangent_kernel
+
+STEPS = (1e-3, 1e-6, 1e-9, 1e-12)
+ROUNDING = 1e-9  # of the largest diagonal entry: what the integrals of activations without a closed form may leave
+SHRINKS = 0.9  # how much smaller a difference becomes at least for inputs that are a thousand times closer
+FLOOR = 1e-7  # relative differences below this are rounding
+
+Matrix = Callable[..., Tensor]
+
+
+@dataclass
+class Findings:
+    """Of one network: which matrices were computed, and what was violated."""
+
+    computed: list[str] = field(default_factory=list)
+    violated: list[str] = field(default_factory=list)
+
+
+def examine(net: Sequential, x: Tensor) -> Findings:
+    """All properties of both matrices; what the network does not have is left out."""
+    found = Findings()
+    functions: dict[str, Matrix] = {"kernel": kernel, "tangent": tangent_kernel}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, function in functions.items():
+            try:
+                whole = function(net, x)
+            except InitscopeError:
+                continue
+            found.computed.append(name)
+            found.violated += [f"{name}: {problem}" for problem in _matrix(whole)]
+            try:
+                found.violated += [f"{name}: {problem}" for problem in _continuity(function, net, x)]
+            except NoExactForm:
+                continue  # opposite infinities behind a jump are refused
+    return found
+
+
+def _matrix(whole: Tensor) -> list[str]:
+    if bool(whole.isnan().any()):
+        return ["NaN"]
+    if not torch.equal(whole, whole.T):
+        return ["not symmetric"]
+    own = whole.diagonal()
+    if bool((own < 0).any()):
+        return [f"diagonal {float(own.min()):.3g}"]
+    if bool(whole.isinf().any()):
+        # Behind a jump: infinite for parallel inputs, as the diagonal says.
+        return [] if bool(own[whole.isinf().any(1)].isinf().all()) else ["infinite beside a finite diagonal"]
+    scale = own.sqrt().clamp_min(1e-150)
+    unit = whole / (scale[:, None] * scale)
+    unit = unit[own > 0][:, own > 0]
+    lowest = float(torch.linalg.eigvalsh(unit)[0]) if len(unit) else 0.0
+    return [f"eigenvalue {lowest:.3g}"] if lowest < -ROUNDING * len(unit) else []
+
+
+def _continuity(function: Matrix, net: Sequential, x: Tensor) -> list[str]:
+    """x against x(1 + h): the difference to x against x shrinks with h, to rounding."""
+
+    def across(h: float) -> Tensor:
+        y = x * (1 + h)
+        if net.needs_joint_batch:  # the two sides are one batch
+            return function(net, torch.cat([x, y]))[: len(x), len(x) :].diagonal()
+        return function(net, x, y).diagonal()
+
+    own = across(0.0)
+    usable = own.isfinite() & (own > 0)
+    problems: list[str] = []
+    before = torch.full_like(own, torch.inf)
+    for h in STEPS:
+        here = across(h)
+        gap = torch.where(usable, (here / own - 1).abs(), 0)
+        wrong = (gap > SHRINKS * before.clamp_min(FLOOR)) | here.isnan()
+        if bool(wrong.any()):
+            problems.append(f"x against x(1 + {h:g}) is off by {float(gap[wrong].max()):.3g}")
+        before = gap
+    return problems
