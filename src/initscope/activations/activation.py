@@ -148,7 +148,7 @@ class Activation:
         return PairValue(value.excess.to(dtype), value.product.to(dtype), value.error.to(dtype))
 
     def slopes(self, pair: Pair) -> Tensor:
-        """E f'(u) f'(v) for a pair given by its excess; infinite for parallel pairs where f jumps."""
+        """E f'(u) f'(v) for a pair given by its excess, with f' almost everywhere: a jump counts for nothing."""
         return self.dual.slopes(self._pair(pair)).to(pair.excess.dtype)
 
     def correlation(self, rho: Tensor) -> Tensor:

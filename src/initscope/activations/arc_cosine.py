@@ -27,8 +27,6 @@ from initscope.activations.triangle import (
     triangle,
 )
 
-_PARALLEL = 32  # roundings up to which a pair counts as parallel
-
 
 @dataclass(frozen=True)
 class LeakyDual(Dual):
@@ -145,14 +143,8 @@ class JumpDual(Dual):
         return PairValue(excess, product, 16 * torch.finfo(a.dtype).eps * a * b)
 
     def slopes(self, pair: Pair) -> Tensor:
-        """The density of (u, v) at the origin times the squared jump: infinite for parallel pairs, zero beside a zero.
-
-        What is parallel but for rounding counts as parallel: q is known to the square of the rounding, p to the rounding.
-        """
-        shape, eps = pair.triangle, torch.finfo(pair.A.dtype).eps
-        sine = torch.where((shape.q <= (_PARALLEL * eps) ** 2) | (shape.p <= _PARALLEL * eps), 0, shape.sine)
-        density = (self.high - self.low) ** 2 / (2 * math.pi * shape.a * shape.b * sine)
-        return torch.where((pair.A > 0) & (pair.B > 0), density, 0)
+        """Zero: the gradient of a network is zero behind a jump, almost surely. The delta function is of no finite network."""
+        return torch.zeros_like(pair.excess)
 
     def derivative_second_moment(self, A: Tensor) -> Tensor:
         return torch.full_like(A, math.inf)

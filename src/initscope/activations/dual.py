@@ -107,7 +107,10 @@ class Dual(ABC):
         return PairValue(torch.minimum(excess.clamp_min(0), 4 * a * b), value.product, value.error)
 
     def slopes(self, pair: Pair) -> Tensor:
-        """E f'(u) f'(v) of the pair: what a tangent kernel is multiplied by."""
+        """E f'(u) f'(v) of the pair, f' taken where it exists: what a tangent kernel is multiplied by.
+
+        Unlike `derivative_product`, which is the slope of the product, it does not know of jumps: gradients do not either.
+        """
         return self.derivative_product(pair.A, pair.B, pair.distance)
 
     def derivative_second_moment(self, A: Tensor) -> Tensor:

@@ -45,6 +45,9 @@ class OwnDual(Dual):
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return self.helper.derivative_product(A, B, D)
 
+    def slopes(self, pair: Pair) -> Tensor:
+        return self.helper.slopes(pair)
+
     def derivative_second_moment(self, A: Tensor) -> Tensor:
         return self.helper.derivative_second_moment(A)
 

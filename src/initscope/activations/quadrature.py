@@ -96,6 +96,9 @@ class QuadratureDual(Dual):
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return (self.second_moment(A) + self.second_moment(B) - self.distance(A, B, D)) / 2
 
+    def slopes(self, pair: Pair) -> Tensor:
+        return self._slopes(pair.A, pair.B, pair.distance)
+
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         if self.jumps:
             raise NoExactForm(
@@ -103,6 +106,9 @@ class QuadratureDual(Dual):
                 f"f jumps at one of {self.kinks}, so its derivative is a delta function with no values to integrate",
                 "use the closed forms STEP or SIGN, or give the derivative dual by hand",
             )
+        return self._slopes(A, B, D)
+
+    def _slopes(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         many = None if self.pieces else self._interpolated_slopes
         return _flat(self._direct_slopes, A, B, D, many, self._enough)[0]
 

@@ -56,8 +56,7 @@ class Activate(SingleLayer):
             return Pairs(value.excess, value.product)
 
         def tangent(t: Tensor) -> Tensor:
-            slopes = f.slopes(_pair(state.cross()))  # Θ' = Θ E f'(u) f'(v), by Price's theorem
-            return torch.where((slopes == 0) | (t == 0), 0, slopes * t)  # an infinite slope of nothing is nothing
+            return f.slopes(_pair(state.cross())) * t  # Θ' = Θ E f'(u) f'(v), by Price's theorem
 
         return state.map(
             lambda s: f.second_moment(s.norm),

@@ -46,8 +46,8 @@ def tangent_kernel(
 
     "ntk": weights are written as √Var(w) ω with ω of variance 1 and the gradient is by ω, so that the kernel has a limit;
     "standard": the gradient is by w itself, as PyTorch takes it, at the widths that the layers have. Layers that have no
-    closed form, and batch norm, which couples the pairs, are refused. Behind an activation that jumps (sign, step) the gradient
-    of an input has no finite length: the diagonal, and every pair of parallel inputs, is infinite.
+    closed form, and batch norm, which couples the pairs, are refused. Gradients do not pass an activation that is
+    piecewise constant (sign, step): what is left is the kernel of the weights behind it, as in every finite network.
 
     >>> from initscope.layers import Activate, Dense
     >>> from initscope.activations import RELU
@@ -80,18 +80,9 @@ def tangent_kernel(
         if progress is not None:
             progress(done, len(work))
         out[rows, columns] = _tangents(net, x[rows].to(wide), other[columns].to(wide), parametrization)
-    if bool(out.isnan().any()):
-        problem = "infinite derivatives of a jump meet with both signs"
-        raise NoExactForm("tangent_kernel", problem, "use an activation without jumps, such as erf")
     if progress is not None:
         progress(len(work), len(work))
-    return _mirrored(out) if y is None else out
-
-
-def _mirrored(upper: Tensor) -> Tensor:
-    """The upper triangle on both sides of the diagonal; entries may be infinite."""
-    below = torch.ones_like(upper, dtype=torch.bool).tril(-1)
-    return torch.where(below, upper.T, upper)
+    return out.triu() + out.triu(1).T if y is None else out
 
 
 def require_closed_forms(net: Sequential, x: Tensor) -> None:
