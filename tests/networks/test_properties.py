@@ -45,12 +45,13 @@ def test_violations_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         whole = torch.eye(len(x), dtype=torch.float64)
         return whole if y is None or torch.equal(x, y) else whole * (torch.dist(x, y) > 1e-6)
 
+    ones = torch.ones(6, 6, dtype=torch.float64)
     wrong = {
-        "eigenvalue": lambda *_: torch.ones(6, 6, dtype=torch.float64) - 1.5 * torch.ones(6, 6).triu(1) - 1.5 * torch.ones(6, 6).tril(-1),
-        "not symmetric": lambda *_: torch.eye(6, dtype=torch.float64) + 0.1 * torch.ones(6, 6).triu(1),
+        "eigenvalue": lambda *_: 1.5 * torch.eye(6, dtype=torch.float64) - 0.5 * ones,
+        "not symmetric": lambda *_: torch.eye(6, dtype=torch.float64) + 0.1 * ones.triu(1),
         "NaN": lambda *_: torch.eye(6, dtype=torch.float64).index_fill(0, torch.tensor([1]), torch.nan),
         "is off by": forgetful,
-    }  # fmt: skip
+    }
     for words, function in wrong.items():
         monkeypatch.setattr("laws.properties.kernel", function)
         assert any(words in problem for problem in examine(net, x).violated if problem.startswith("kernel")), words

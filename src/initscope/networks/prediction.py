@@ -23,6 +23,7 @@ from initscope.networks.planning import (
     pair_bytes,
     require_memory,
     simulates,
+    working_dtype,
 )
 from initscope.networks.progress import Progress
 
@@ -102,7 +103,7 @@ def predict(
 ) -> Prediction:
     """Norms, distances and angles of zipped pairs (x_i, y_i) after each layer of an infinitely wide network.
 
-    x, y: (n, c, h, w) or (n, d). Computed in float64 unless `dtype` says otherwise or the device has none. Pairs are taken
+    x, y: (n, c, h, w) or (n, d). The answers are float64 unless `dtype` says otherwise or the device has none. Pairs are taken
     in tiles that fit `memory` bytes (default: a quarter of what is free). Batch norm sees x and y as one batch. Layers
     without a closed form are simulated from `seed`; their results carry a standard error.
 
@@ -118,6 +119,7 @@ def predict(
     net = as_network("predict", net)
     net.output_shape(tuple(x.shape[1:]))
     x, y = x.detach().to(dtype), y.detach().to(dtype)
+    x, y = x.to(working_dtype(x)), y.to(working_dtype(y))
     tile = _tile(net, x, memory)
     parts = []
     for start in range(0, len(x), tile):
@@ -126,7 +128,7 @@ def predict(
         parts.append(_propagate(net, x[start : start + tile], y[start : start + tile], seed, start))
     if progress is not None:
         progress(len(x), len(x))
-    layers = tuple(_join(list(rows)) for rows in zip(*parts, strict=True))
+    layers = tuple(_as_type(_join(list(rows)), dtype) for rows in zip(*parts, strict=True))
     warn_zero_layers("predict", [(layer.name, layer.norm_x, layer.norm_y) for layer in layers])
     return Prediction(layers, seed)
 
@@ -256,6 +258,11 @@ def _geometry(name: str, states: list[State | Inputs], trace: Trace) -> LayerGeo
     return LayerGeometry(
         name=name, shape=tuple(shape), method=trace.rung, error=trace.error, stderr=stderr, note="; ".join(trace.notes), **value
     )  # fmt: skip
+
+
+def _as_type(row: LayerGeometry, dtype: torch.dtype) -> LayerGeometry:
+    stderr = None if row.stderr is None else {q: t.to(dtype) for q, t in row.stderr.items()}
+    return replace(row, stderr=stderr, **{q: getattr(row, q).to(dtype) for q in QUANTITIES})
 
 
 def _join(rows: list[LayerGeometry]) -> LayerGeometry:
