@@ -38,8 +38,8 @@ def main() -> int:
         for problem in found.violated:
             print(f"network {number}, {tuple(x.shape[1:])}: {text}\n    {problem}", flush=True)
     seconds = time.perf_counter() - start
-    matrices = f"{computed['kernel']} kernels and {computed['tangent']} tangent kernels"
-    print(f"{options.networks} networks, {matrices}, {seconds:.0f} s")
+    counts = ", ".join(f"{name}: {count}" for name, count in sorted(computed.items()))
+    print(f"{options.networks} networks in {seconds:.0f} s; {counts}")
     print(f"networks with a violation: {violations}")
     return int(violations > 0)
 

@@ -22,6 +22,7 @@ from initscope.networks.planning import (
     entry_bytes,
     joint_bytes,
     require_memory,
+    require_range,
     simulates,
     working_dtype,
 )
@@ -171,6 +172,7 @@ def _tiled(
         product = product.triu(1) + product.triu(1).T + a.diag()
     if progress is not None:
         progress(len(work), len(work))
+    require_range("kernel", product)
     return _finish(Totals(a, a if y is None else b, excess, product), quantity).to(x.dtype)
 
 

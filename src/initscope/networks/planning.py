@@ -169,6 +169,13 @@ def require_memory(place: str, needed: int, allowed: int, remedy: str) -> None:
         raise BadInput(place, f"needs about {size_text(needed)}, {size_text(allowed)} are allowed", remedy)
 
 
+def require_range(place: str, moments: Tensor) -> None:
+    """Second moments without NaN: behind a norm that overflowed nothing is known."""
+    if bool(moments.isnan().any()):
+        problem = "norms leave the range of float64 inside the network"
+        raise BadInput(place, problem, "use smaller inputs or gains, or an activation that grows less than exp")
+
+
 def memory_bytes(memory: int | str, place: str = "memory") -> int:
     """Bytes of a number or of a text such as 2 GiB or 500 MB.
 

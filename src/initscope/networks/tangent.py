@@ -21,7 +21,7 @@ from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
 from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
 from initscope.networks.fast import Variances, fast_plan, variances_of
-from initscope.networks.planning import budget, entry_bytes, require_memory, simulates, working_dtype
+from initscope.networks.planning import budget, entry_bytes, require_memory, require_range, simulates, working_dtype
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
 from initscope.networks.tiles import tiles
@@ -82,6 +82,7 @@ def tangent_kernel(
         out[rows, columns] = _tangents(net, x[rows].to(wide), other[columns].to(wide), parametrization)
     if progress is not None:
         progress(len(work), len(work))
+    require_range("tangent_kernel", out)
     return out.triu() + out.triu(1).T if y is None else out
 
 
