@@ -90,10 +90,10 @@ def test_drawn_units_have_the_norms_and_distances_of_the_state(layout: str) -> N
     assert_mean(y.square(), state.y.norm, 1)
     assert_mean(differences(x, y, state).square(), state.distance, 1)
     if state.all_positions:
-        for side, values in ((state.x, x), (state.y, y)):
-            assert side.within is not None
-            within = values[..., None, None] - values[..., None, None, :, :]
-            assert_mean(within.square(), side.within, 1)
+        for block, values in zip(state.blocks()[1:], (x, y), strict=True):
+            if block is not None:  # a joint batch has one side
+                within = values[..., None, None] - values[..., None, None, :, :]
+                assert_mean(within.square(), block.distance, 1)
 
 
 def differences(x: Tensor, y: Tensor, state: State) -> Tensor:
@@ -155,9 +155,10 @@ def test_samples_give_their_own_moments_as_a_state(layout: str, positions: tuple
     torch.testing.assert_close(state.distance, differences(x, y, state).square().mean(1), rtol=1e-12, atol=1e-13)
     assert state.distance.shape == like.distance.shape
     if state.all_positions:
-        assert state.y.within is not None
+        block = state.blocks()[1 if like.joint else 2]
+        assert block is not None
         within = (y[..., None, None] - y[..., None, None, :, :]).square().mean(1)
-        torch.testing.assert_close(state.y.within, within, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(block.distance, within, rtol=1e-12, atol=1e-13)
     assert (state.channels, state.positions, state.law) == (11, positions, "other")
     assert (state.x is state.y) == like.joint
 
@@ -211,9 +212,10 @@ def test_large_images_are_drawn_with_the_same_moments(rank: int) -> None:
     ]
     assert max(errors) < 4.5  # of 1,200 values; by chance once in a hundred
     shifted = x[..., 1:, :] - x[..., :-1, :]
-    assert state.x.within is not None
+    within = state.blocks()[1]
+    assert within is not None
     i = torch.arange(19)
-    true = state.x.within[0, 0, i + 1, :, i].diagonal(dim1=1, dim2=2)
+    true = within.distance[0, 0, i + 1, :, i].diagonal(dim1=1, dim2=2)
     assert (shifted.square().mean(1)[0, 0] / true - 1).abs().max() < 4.5 * math.sqrt(2 / 3000)
 
 
@@ -239,7 +241,7 @@ def test_a_changed_state_draws_its_own_units(layout: str) -> None:
     data = features()
     first, larger = gaussian_state(layout, data), gaussian_state(layout, 3 * data)
     units = draw_units(first, 10, generator(1))
-    changed = replace(first, x=larger.x, y=larger.y, distance=larger.distance)
+    changed = replace(first, x=larger.x, y=larger.y, excess=larger.excess, product=larger.product)
     torch.testing.assert_close(draw_units(changed, 10, generator(1)), 3 * units)
     assert torch.equal(draw_units(first, 10, generator(1)), units)
 

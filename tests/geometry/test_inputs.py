@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -62,10 +63,12 @@ def assert_side_by_loops(state: State, t: Tensor, side: str, groups: int) -> Non
     shape = (groups, len(t), *t.shape[2:])
     np.testing.assert_allclose(found.norm, norm.reshape(shape), rtol=1e-12)
     np.testing.assert_allclose(found.mean, mean.reshape(shape), rtol=1e-12, atol=1e-13)
+    block = state.blocks()[1 if side == "x" else 2]
     if state.all_positions:
-        np.testing.assert_allclose(found.within, by_loops(t, t, groups, True, True), rtol=1e-12, atol=1e-13)
+        assert block is not None
+        np.testing.assert_allclose(block.distance, by_loops(t, t, groups, True, True), rtol=1e-12, atol=1e-13)
     else:
-        assert found.within is None
+        assert block is None
 
 
 @layouts
@@ -106,20 +109,38 @@ def test_a_joint_batch_is_every_pair_with_itself(all_positions: bool, groups: in
     assert torch.equal(same.diagonal(dim1=1, dim2=2), torch.zeros(groups, *POSITIONS, 3, dtype=torch.float64))
 
 
+def exact_excess(x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
+    """2(√(AB) - E uv) of zipped images at equal positions, in 50 digits."""
+    cells = zip(x.movedim(1, -1).flatten(0, -2).tolist(), y.movedim(1, -1).flatten(0, -2).tolist(), strict=True)
+    found = []
+    with mpmath.workdps(50):
+        for u, v in cells:
+            a, b = (mpmath.fsum(mpmath.mpf(t) ** 2 for t in w) for w in (u, v))
+            dot = mpmath.fsum(mpmath.mpf(s) * t for s, t in zip(u, v, strict=True))
+            found.append(float(2 * (mpmath.sqrt(a * b) - dot) / len(u)))
+    return np.array(found).reshape(1, len(x), *x.shape[2:])
+
+
 @layouts
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_equal_positions_of_near_images_keep_their_digits(
-    zipped: bool, all_positions: bool, dtype: torch.dtype
+@pytest.mark.parametrize("factor", [1, 1.5, 1000])
+def test_near_directions_keep_their_digits(
+    zipped: bool, all_positions: bool, dtype: torch.dtype, factor: float
 ) -> None:
-    """Formed from differences: a Gram product would leave nothing of distances below the rounding of the norms."""
+    """A Gram product would leave nothing of them; copies that are only brighter have no excess but the square of rounding."""
+    eps = torch.finfo(dtype).eps
     x = images(2, 5, dtype=dtype)
-    y = x * (1 + 1e-5) if dtype == torch.float32 else x * (1 + 1e-11)
-    state = Inputs(x, y, zipped=zipped, all_positions=all_positions).state().same_position()
-    near = state.distance if zipped else state.distance.diagonal(dim1=1, dim2=2).movedim(-1, 1)
-    expected = by_loops(x, y, 1, True, False)
-    assert expected.max() < 10 * torch.finfo(dtype).eps
-    np.testing.assert_allclose(near, expected, rtol=8 * torch.finfo(dtype).eps)
-    assert state.distance.dtype == dtype
+    g = torch.Generator().manual_seed(8)
+    size = eps**0.75  # of the noise
+    for noise in (0.0, size):
+        y = factor * (x + noise * torch.randn(x.shape, generator=g, dtype=dtype))
+        state = Inputs(x, y, zipped=zipped, all_positions=all_positions).state().same_position()
+        near = state.excess if zipped else state.excess.diagonal(dim1=1, dim2=2).movedim(-1, 1)
+        expected = exact_excess(x, y)
+        assert expected.max() < 100 * factor * max(noise, eps) ** 2
+        relative = 8 * eps if factor == 1 else 8 * eps / size  # of unequal norms: the rounding of y itself
+        np.testing.assert_allclose(near, expected, rtol=relative, atol=100 * factor * eps**2)
+        assert state.excess.dtype == dtype
 
 
 @layouts
@@ -129,6 +150,7 @@ def test_blocks_line_norms_up_with_distances(zipped: bool, all_positions: bool) 
     state = Inputs(x, y, zipped=zipped, all_positions=all_positions).state()
     block = state.cross()
     product = ((block.norm_a + block.norm_b - block.distance) / 2)[0]
+    np.testing.assert_allclose(state.product[0], product, rtol=1e-11, atol=1e-12)
     letters = {
         (True, False): "nchw,nchw->nhw",
         (True, True): "nchw,ncij->nhwij",

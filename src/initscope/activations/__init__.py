@@ -29,7 +29,7 @@ from initscope.activations.catalogue import (
     polynomial,
     rectified_power,
 )
-from initscope.activations.dual import Dual, DualValue
+from initscope.activations.dual import Dual, DualValue, Pair, PairValue
 from initscope.activations.registry import by_name, names
 
 __all__ = [
@@ -57,6 +57,8 @@ __all__ = [
     "Activation",
     "Dual",
     "DualValue",
+    "Pair",
+    "PairValue",
     "by_name",
     "elu",
     "hermite",

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, DualValue, Function
+from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue
 from initscope.activations.other_rungs import Distance, MonteCarloDual, OwnDual
 from initscope.activations.pieces import Pieces
 from initscope.activations.quadrature import QuadratureDual, autograd_derivative
@@ -141,6 +141,16 @@ class Activation:
         error = value.error + value.distance.abs() * (torch.finfo(dtype).eps if dtype != value.distance.dtype else 0)
         return DualValue(value.distance.to(dtype), value.product.to(dtype), error.to(dtype), value.rung)
 
+    def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
+        """Excess and product of (f(u), f(v)) for a pair given by its excess; a, b: the roots of E f(u)², E f(v)²."""
+        value = self.dual.carry(self._pair(pair), self._widen(a), self._widen(b))
+        dtype = pair.excess.dtype
+        return PairValue(value.excess.to(dtype), value.product.to(dtype), value.error.to(dtype))
+
+    def slopes(self, pair: Pair) -> Tensor:
+        """E f'(u) f'(v) for a pair given by its excess, with f' almost everywhere: a jump counts for nothing."""
+        return self.dual.slopes(self._pair(pair)).to(pair.excess.dtype)
+
     def correlation(self, rho: Tensor) -> Tensor:
         """σ̂(rho) of a homogeneous activation, 1 at rho = 1 (JL eq. 6).
 
@@ -178,6 +188,11 @@ class Activation:
     def _widen(self, x: Tensor) -> Tensor:
         # Apple's GPUs have no float64: there the arithmetic keeps the dtype it was given.
         return x.double() if self.dual.wide and x.device.type != "mps" else x
+
+    def _pair(self, pair: Pair) -> Pair:
+        A, B, excess = broadcast(pair.A, pair.B, pair.excess)
+        A, B, excess, product = (self._widen(t) for t in (A, B, excess, pair.product))
+        return Pair(A, B, excess, product)
 
     def _state(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], torch.dtype]:
         first, second, third = (self._number(x, what) for x, what in ((A, "A"), (B, "B"), (D, "D")))

@@ -15,8 +15,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, covariance
-from initscope.activations.triangle import abs_defect, abs_distance, angle, opposite, relu_product, triangle
+from initscope.activations.dual import Dual, Pair, PairValue, covariance
+from initscope.activations.triangle import (
+    abs_defect,
+    abs_distance,
+    angle,
+    folded_defect,
+    opposite,
+    relu_product,
+    sine_minus,
+    triangle,
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,24 @@ class LeakyDual(Dual):
             return torch.ones_like(A)
         supplement = math.pi - angle(A, B, D) if D.requires_grad else triangle(A, B, D).supplement
         return s + (1 - s) ** 2 * supplement / (2 * math.pi)
+
+    def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
+        """The norms grow by one factor, so the excess of the two parts adds: α² E + β² 2ab g(q)."""
+        s, shape, rounding = self.slope, pair.triangle, 16 * torch.finfo(a.dtype).eps
+        if s == 1:
+            return PairValue(pair.excess, pair.product, rounding * a * b)
+        ab = shape.a * shape.b
+        excess = self._odd * pair.excess + self._even * 2 * ab * folded_defect(shape.q, shape.p)
+        positive = ab / (2 * math.pi) * sine_minus(shape.supplement)
+        if s >= 0:
+            product = (1 - s) ** 2 * positive + s * pair.product
+        else:
+            product = (1 + s * s) * positive - 2 * s * ab / (2 * math.pi) * sine_minus(shape.angle)
+        return PairValue(excess, product, rounding * a * b)
+
+    def slopes(self, pair: Pair) -> Tensor:
+        s = self.slope
+        return torch.ones_like(pair.excess) if s == 1 else s + (1 - s) ** 2 * pair.triangle.supplement / (2 * math.pi)
 
     def derivative_second_moment(self, A: Tensor) -> Tensor:
         return torch.full_like(A, (1 + self.slope**2) / 2)
@@ -107,6 +134,17 @@ class JumpDual(Dual):
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         shape = triangle(A, B, D)
         return (self.high - self.low) ** 2 / (2 * math.pi * shape.a * shape.b * shape.sine)
+
+    def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
+        moving = (pair.A > 0) & (pair.B > 0)
+        crossing = (self.high - self.low) ** 2 * pair.triangle.angle / math.pi
+        product = self.product(pair.A, pair.B, pair.distance)
+        excess = torch.where(moving, crossing, 2 * (a * b - product).clamp_min(0))
+        return PairValue(excess, product, 16 * torch.finfo(a.dtype).eps * a * b)
+
+    def slopes(self, pair: Pair) -> Tensor:
+        """Zero: the gradient of a network is zero behind a jump, almost surely. The delta function is of no finite network."""
+        return torch.zeros_like(pair.excess)
 
     def derivative_second_moment(self, A: Tensor) -> Tensor:
         return torch.full_like(A, math.inf)

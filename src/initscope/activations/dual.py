@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from initscope.activations.triangle import Triangle, resolved
 
 Function = Callable[[Tensor], Tensor]
 
@@ -23,6 +26,44 @@ class DualValue:
     product: Tensor
     error: Tensor
     rung: str
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A Gaussian pair (u, v) of one shape and dtype: A = E u², B = E v², P = E uv, and the excess E = 2(√(AB) - P).
+
+    The excess is given beside the product, so that neither the angle of nearly parallel pairs nor the product of pairs
+    of very unequal norms is ever the difference of two large numbers.
+    """
+
+    A: Tensor
+    B: Tensor
+    excess: Tensor
+    product: Tensor
+
+    @cached_property
+    def triangle(self) -> Triangle:
+        return resolved(self.A, self.B, self.excess)
+
+    @property
+    def distance(self) -> Tensor:
+        """D = E (u-v)²."""
+        return self.triangle.gap.square() + self.excess
+
+
+@dataclass(frozen=True, eq=False)
+class PairValue:
+    """Excess and product of (f(u), f(v)), and an estimate of the absolute error of the product."""
+
+    excess: Tensor
+    product: Tensor
+    error: Tensor
+
+    @classmethod
+    def of_distance(cls, distance: Tensor, error: Tensor, a: Tensor, b: Tensor) -> PairValue:
+        """Where E (f(u)-f(v))² is all that is known; its error counts relative to the larger norm."""
+        excess = torch.minimum((distance - (a - b).square()).clamp_min(0), 4 * a * b)
+        return cls(excess, a * b - excess / 2, error / 2)
 
 
 class Dual(ABC):
@@ -51,6 +92,26 @@ class Dual(ABC):
     @abstractmethod
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         """E f'(u) f'(v) = ∂ E f(u) f(v) / ∂ E uv."""
+
+    def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
+        """Excess and product of (f(u), f(v)), with a = √E f(u)² and b = √E f(v)².
+
+        The distance knows small excesses, the product large ones.
+        """
+        direct = self.defect(2 * pair.triangle.q)  # of f(cz) = c^k f(z): the norms do not matter
+        value = self.evaluate(pair.A, pair.B, pair.distance)
+        if direct is not None:
+            return PairValue(2 * a * b * direct, value.product, value.error)
+        near = value.distance - (a - b).square()
+        excess = torch.where(value.distance < a * b, near, 2 * (a * b - value.product))
+        return PairValue(torch.minimum(excess.clamp_min(0), 4 * a * b), value.product, value.error)
+
+    def slopes(self, pair: Pair) -> Tensor:
+        """E f'(u) f'(v) of the pair, f' taken where it exists: what a tangent kernel is multiplied by.
+
+        Unlike `derivative_product`, which is the slope of the product, it does not know of jumps: gradients do not either.
+        """
+        return self.derivative_product(pair.A, pair.B, pair.distance)
 
     def derivative_second_moment(self, A: Tensor) -> Tensor:
         """E f'(u)²."""

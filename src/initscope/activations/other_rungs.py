@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, DualValue, Function
+from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue
 from initscope.activations.plane import Plane
 from initscope.activations.quadrature import QuadratureDual
 
@@ -35,11 +35,18 @@ class OwnDual(Dual):
     def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return self.own(A, B, D)
 
+    def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
+        distance = self.own(pair.A, pair.B, pair.distance)
+        return PairValue.of_distance(distance, distance * (16 * torch.finfo(distance.dtype).eps), a, b)
+
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return (self.second_moment(A) + self.second_moment(B) - self.distance(A, B, D)) / 2
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return self.helper.derivative_product(A, B, D)
+
+    def slopes(self, pair: Pair) -> Tensor:
+        return self.helper.slopes(pair)
 
     def derivative_second_moment(self, A: Tensor) -> Tensor:
         return self.helper.derivative_second_moment(A)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, DualValue, Function, covariance
+from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue, covariance
 from initscope.activations.interpolant import interpolate, interpolate_line, mehler_grid
 from initscope.activations.pieces import Pieces
 from initscope.activations.plane import Kernel, Plane, integrate, integrate_line, integrate_plane
@@ -96,6 +96,9 @@ class QuadratureDual(Dual):
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return (self.second_moment(A) + self.second_moment(B) - self.distance(A, B, D)) / 2
 
+    def slopes(self, pair: Pair) -> Tensor:
+        return self._slopes(pair.A, pair.B, pair.distance)
+
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         if self.jumps:
             raise NoExactForm(
@@ -103,8 +106,14 @@ class QuadratureDual(Dual):
                 f"f jumps at one of {self.kinks}, so its derivative is a delta function with no values to integrate",
                 "use the closed forms STEP or SIGN, or give the derivative dual by hand",
             )
+        return self._slopes(A, B, D)
+
+    def _slopes(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         many = None if self.pieces else self._interpolated_slopes
         return _flat(self._direct_slopes, A, B, D, many, self._enough)[0]
+
+    def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
+        return PairValue.of_distance(*self.distance_with_error(pair.A, pair.B, pair.distance), a, b)
 
     def evaluate(self, A: Tensor, B: Tensor, D: Tensor) -> DualValue:
         distance, error = self.distance_with_error(A, B, D)

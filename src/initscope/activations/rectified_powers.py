@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from initscope.activations.dual import Dual, covariance
-from initscope.activations.triangle import Triangle, call, relu_product, triangle
+from initscope.activations.triangle import Triangle, call, relu_product, resolved, triangle
 
 _TERMS = 36
 _SERIES_UP_TO = 1.6
@@ -166,6 +166,10 @@ class RectifiedPowerDual(Dual):
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return power_product(A, B, D, self.order)
+
+    def defect(self, d: Tensor) -> Tensor:
+        one = torch.ones_like(d)
+        return _defect(self.order, resolved(one, one, 2 * d))
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return self.order**2 * power_product(A, B, D, self.order - 1)

@@ -63,6 +63,21 @@ def triangle(A: Tensor, B: Tensor, D: Tensor) -> Triangle:
     return Triangle(a, b, gap, q, p)
 
 
+def resolved(A: Tensor, B: Tensor, excess: Tensor) -> Triangle:
+    """The triangle of A, B and the excess D - (√A-√B)²: q loses nothing where the sides are of unequal length.
+
+    >>> one = torch.ones((), dtype=torch.float64)
+    >>> float(resolved(one, 1e12 * one, 4e-10 * one).q)
+    1e-16
+    """
+    a, b = A.sqrt(), B.sqrt()
+    total = a + b
+    gap = (A - B) / torch.where(total > 0, total, 1)
+    quadruple = 4 * a * b
+    q = torch.where(quadruple > 0, (excess / torch.where(quadruple > 0, quadruple, 1)).clamp(0, 1), 0.5)
+    return Triangle(a, b, gap, q, 1 - q)
+
+
 def opposite(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
     """E (u+v)² = 2(A+B) - D, subtracted side by side so that it stays accurate where it is tiny."""
     return (2 * A - D / 2) + (2 * B - D / 2)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from initscope.finite.estimate import Estimate
 from initscope.finite.running import Running
+from initscope.geometry import excess_of
 from initscope.networks.prediction import geometry
 
 Average = Literal["moments", "networks"]
@@ -109,7 +110,7 @@ class Moments:
             length = unit * row.sqrt()
             lengths[name] = length, unit * _safe_ratio(error, 2 * row.sqrt()), _SQUARES_SKEW * variations[-1]
         skewness = _RATIO_SKEW * torch.stack(variations).square().mean(0).sqrt()
-        angles = geometry(a, b, d)
+        angles = geometry(a, b, excess_of(a, b, d))
         angle = _safe_ratio(defect, (angles["defect"] * (2 - angles["defect"])).sqrt())  # dt = d(1 - cos t) / sin t
         errors = {"defect": defect, "cosine": defect, "angle": angle}
         found = {**lengths, **{name: (angles[name], errors[name], skewness) for name in angles}}
@@ -135,7 +136,7 @@ class Networks:
 
     def add(self, rows: Tensor) -> None:
         a, b, d = rows.unbind(-2)
-        angles = geometry(a, b, d)
+        angles = geometry(a, b, excess_of(a, b, d))
         self._running.add(torch.stack([a.sqrt(), b.sqrt(), d.sqrt(), angles["defect"], angles["angle"]], -2))
 
     def estimates(self) -> dict[str, Estimate]:

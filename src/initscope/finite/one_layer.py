@@ -13,7 +13,7 @@ from torch import Tensor
 from initscope.activations import RELU, Activation, by_name
 from initscope.errors import BadInput
 from initscope.finite.wedges import Slopes, UnitPair
-from initscope.geometry import Inputs, check_inputs
+from initscope.geometry import Inputs, check_inputs, excess_of
 from initscope.layers import Conv, Dense
 from initscope.layers.layer import require_positive
 from initscope.layers.shifts import Padding, Window
@@ -180,7 +180,8 @@ def _tile(spec: LayerSpec, linear: Conv | Dense, x: Tensor, y: Tensor, first: in
     _refuse_zero("y", norm_y, first)
     f = spec.function()
     mean_x, mean_y = f.second_moment(norm_x).sum(1), f.second_moment(norm_y).sum(1)
-    defect = geometry(mean_x, mean_y, f.distance(norm_x, norm_y, distance).sum(1))["defect"]
+    apart = excess_of(mean_x, mean_y, f.distance(norm_x, norm_y, distance).sum(1))
+    defect = geometry(mean_x, mean_y, apart)["defect"]
     return OneLayer(x, y, first, linear, f, norm_x, norm_y, distance, mean_x, mean_y, defect)
 
 

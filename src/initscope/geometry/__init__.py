@@ -10,20 +10,35 @@ from initscope.geometry.channels import ChannelStatistics, channel_statistics
 from initscope.geometry.cyclic import cyclic_convolution
 from initscope.geometry.draws import covariance, draw_units, generator, push, then
 from initscope.geometry.inputs import Inputs, check_inputs, ordinary
-from initscope.geometry.kinds import equal_shares, merge_kinds, regroup
+from initscope.geometry.kinds import centred_pairs, equal_shares, merge_kinds, regroup, together
 from initscope.geometry.pairs import angle, defect, similarity, squared_distance, warn_undefined
-from initscope.geometry.state import Block, Draw, Side, State, Tilt, diagonal, variance
+from initscope.geometry.state import (
+    Block,
+    Draw,
+    Pairs,
+    Side,
+    State,
+    Tilt,
+    balance,
+    diagonal,
+    excess_of,
+    unequal,
+    variance,
+)
 
 __all__ = [
     "Block",
     "ChannelStatistics",
     "Draw",
     "Inputs",
+    "Pairs",
     "Side",
     "State",
     "Tilt",
     "angle",
+    "balance",
     "boundary_weight",
+    "centred_pairs",
     "channel_statistics",
     "check_inputs",
     "covariance",
@@ -32,6 +47,7 @@ __all__ = [
     "diagonal",
     "draw_units",
     "equal_shares",
+    "excess_of",
     "generator",
     "merge_kinds",
     "ordinary",
@@ -43,6 +59,8 @@ __all__ = [
     "similarity",
     "squared_distance",
     "then",
+    "together",
+    "unequal",
     "variance",
     "warn_undefined",
 ]

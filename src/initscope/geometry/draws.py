@@ -51,7 +51,7 @@ def covariance(state: State) -> Tensor:
     A group is one pair (x_i, y_i) for zipped pairs, the whole batch otherwise; positions are taken apart (each its own
     group) where the state has only equal positions.
     """
-    products = [(b.norm_a + b.norm_b - b.distance) / 2 for b in state.blocks() if b is not None]
+    products = [b.product for b in state.blocks() if b is not None]
     size = len(state.positions)
     if state.zipped:
         if state.all_positions:
@@ -74,7 +74,7 @@ def _draw_gaussian(state: State, units: int, generator: Generator) -> Tensor:
     root = _root_of(state)
     k, groups, size, _ = root.shape
     noise = torch.randn(k, groups, size, units, generator=generator, dtype=root.dtype).to(root.device)
-    values = torch.matmul(root, noise).to(state.distance.dtype)  # (K, groups, size, units)
+    values = torch.matmul(root, noise).to(state.excess.dtype)  # (K, groups, size, units)
     shape = state.positions
     n = state.x.norm.shape[1]
     if state.zipped and state.all_positions:
@@ -116,12 +116,14 @@ def state_from_samples(like: State, samples: Tensor, channels: int, draw: Draw, 
     n = like.x.norm.shape[1]
     parts = [samples, samples] if like.joint else [samples[:, :, :n], samples[:, :, n:]]
     sides = [
-        Side(s.square().mean(1), s.mean(1), _distances(s, s, True, True) if all_positions else None) for s in parts
+        Side(s.square().mean(1), s.mean(1), _moments(s, s, True, True)[0] if all_positions else None) for s in parts
     ]
+    excess, product = _moments(parts[0], parts[1], like.zipped, all_positions)
     return State(
         x=sides[0],
         y=sides[0] if like.joint else sides[1],
-        distance=_distances(parts[0], parts[1], like.zipped, all_positions),
+        excess=excess,
+        product=product,
         shares=like.shares,
         channels=channels,
         positions=positions,
@@ -136,10 +138,12 @@ def state_from_samples(like: State, samples: Tensor, channels: int, draw: Draw, 
     )
 
 
-def _distances(a: Tensor, b: Tensor, zipped: bool, all_positions: bool) -> Tensor:
-    """Mean over units of squared differences; a, b: (K, units, images, *positions)."""
+def _moments(a: Tensor, b: Tensor, zipped: bool, all_positions: bool) -> tuple[Tensor, Tensor]:
+    """Excess and product, means over units; a, b: (K, units, images, *positions)."""
     if zipped and not all_positions:
-        return (a - b).square().mean(1)
+        root_a, root_b = (t.square().mean(1, keepdim=True).sqrt() for t in (a, b))
+        unit_a, unit_b = a / torch.where(root_a > 0, root_a, 1), b / torch.where(root_b > 0, root_b, 1)
+        return (unit_a - unit_b).square().mean(1) * (root_a * root_b)[:, 0], (a * b).mean(1)
     units, positions = a.shape[1], a.shape[3:]
     flat_a, flat_b = (t.reshape(*t.shape[:3], -1) for t in (a, b))
     if all_positions:
@@ -148,12 +152,16 @@ def _distances(a: Tensor, b: Tensor, zipped: bool, all_positions: bool) -> Tenso
             left, right = left[:, :, None], right[:, None]
     else:
         left, right = flat_a.permute(0, 3, 2, 1), flat_b.permute(0, 3, 1, 2)  # (K, P, n, u), (K, P, u, m)
-    gram = left @ right / units
-    norm_a, norm_b = left.square().mean(-1)[..., None], right.square().mean(-2)[..., None, :]
-    distance = (norm_a + norm_b - 2 * gram).clamp_min(0)
-    if all_positions:
-        return distance.reshape(*distance.shape[:-2], *positions, *positions)
-    return distance.permute(0, 2, 3, 1).reshape(distance.shape[0], a.shape[2], b.shape[2], *positions)
+    product = left @ right / units
+    root_a, root_b = left.square().mean(-1).sqrt()[..., None], right.square().mean(-2).sqrt()[..., None, :]
+    excess = 2 * (root_a * root_b - product).clamp_min(0)
+
+    def shaped(t: Tensor) -> Tensor:
+        if all_positions:
+            return t.reshape(*t.shape[:-2], *positions, *positions)
+        return t.permute(0, 2, 3, 1).reshape(t.shape[0], a.shape[2], b.shape[2], *positions)
+
+    return shaped(excess), shaped(product)
 
 
 def push(state: State, function: Callable[[Tensor], Tensor], channels: int, units: int, generator: Generator) -> State:

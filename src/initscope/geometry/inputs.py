@@ -47,18 +47,13 @@ class Inputs:
         positions = tuple(x.shape[3:])
         all_positions = self.all_positions and bool(positions)
         sides = [
-            Side(t.square().mean(2), t.mean(2), _gram_distance(t, t, True) if all_positions else None) for t in (x, y)
+            Side(t.square().mean(2), t.mean(2), _excess(t, t, True, True) if all_positions else None) for t in (x, y)
         ]
-        if self.zipped:
-            distance = (x - y).square().mean(2) if not all_positions else _gram_distance(x, y, zipped=True)
-        elif all_positions:
-            distance = _gram_distance(x, y, zipped=False)
-        else:
-            distance = _pair_distance(x, y)
         return State(
             x=sides[0],
             y=sides[0] if self.joint else sides[1],
-            distance=distance,
+            excess=_excess(x, y, self.zipped, all_positions),
+            product=_product(x, y, self.zipped, all_positions),
             shares=torch.full((groups,), 1 / groups, dtype=x.dtype, device=x.device),
             channels=self.x.shape[1],
             positions=positions,
@@ -132,31 +127,66 @@ def _kinds_first(t: Tensor, groups: int) -> Tensor:
     return t.reshape(len(t), groups, t.shape[1] // groups, *t.shape[2:]).transpose(0, 1)
 
 
-def _pair_distance(x: Tensor, y: Tensor) -> Tensor:
-    """Mean over channels of (x_i - y_j)², channel by channel so that the differences are never stored at once."""
-    total = (x[:, :, None, 0] - y[:, None, :, 0]).square()
-    for c in range(1, x.shape[2]):
-        total += (x[:, :, None, c] - y[:, None, :, c]).square()
-    return total / x.shape[2]
-
-
-def _gram_distance(x: Tensor, y: Tensor, zipped: bool) -> Tensor:
-    """Squared distances between all positions of x and of y, (K, n, [m,] *p, *p), by a Gram product.
-
-    The product loses digits where two positions nearly agree; equal positions, which matter most, are set from differences.
-    """
-    k, n, c, *positions = x.shape
-    m = y.shape[1]
-    a, b = x.flatten(3).transpose(2, 3), y.flatten(3)  # (K, n, P, c), (K, m, c, P)
-    norm_a, norm_b = a.square().sum(3), b.square().sum(2)
+def _product(x: Tensor, y: Tensor, zipped: bool, all_positions: bool) -> Tensor:
+    """Mean over channels of x y, (K, n, [m,] *p[, *p])."""
+    if zipped and not all_positions:
+        return (x * y).mean(2)
+    channels, positions = x.shape[2], x.shape[3:]
+    if not positions:
+        return x @ y.transpose(1, 2) / channels
+    a, b = x.flatten(3), y.flatten(3)  # (K, n, c, P)
     if zipped:
-        gram = torch.matmul(a, b)
-        distance = (norm_a[..., None] + norm_b[:, :, None, :] - 2 * gram).clamp_min(0) / c
-        exact = (x - y).square().mean(2)
-    else:
-        gram = torch.matmul(a[:, :, None], b[:, None])
-        distance = (norm_a[:, :, None, :, None] + norm_b[:, None, :, None, :] - 2 * gram).clamp_min(0) / c
-        exact = _pair_distance(x, y)
-    distance.diagonal(dim1=-2, dim2=-1).copy_(exact.flatten(-len(positions)))
-    lead = (k, n) if zipped else (k, n, m)
-    return distance.reshape(*lead, *positions, *positions)
+        return _with_positions(torch.einsum("kncp,kncq->knpq", a, b) / channels, positions, True)
+    if all_positions:
+        return _with_positions(torch.einsum("kncp,kmcq->knmpq", a, b) / channels, positions, True)
+    return _with_positions(torch.einsum("kncp,kmcp->knmp", a, b) / channels, positions, False)
+
+
+def _excess(x: Tensor, y: Tensor, zipped: bool, all_positions: bool) -> Tensor:
+    """√(AB) |x/√A - y/√B|², A and B the mean squares over channels, with its digits however small it is.
+
+    Unit vectors know pairs of unequal norm. Where the norms are closer than the directions, it is `D - (√A - √B)²` instead, from
+    the differences x - y alone: √A - √B = E (x - y)(x + y) / (√A + √B). Channel by channel, so that nothing larger is stored.
+    """
+    (unit_x, norm_x), (unit_y, norm_y) = _units(x), _units(y)
+    positions, channels = x.shape[3:], x.shape[2]
+
+    def left(t: Tensor) -> Tensor:
+        t = t.flatten(2) if positions else t[..., None]
+        t = t if zipped else t[:, :, None]
+        return t[..., None] if all_positions else t
+
+    def right(t: Tensor) -> Tensor:
+        t = t.flatten(2) if positions else t[..., None]
+        t = t if zipped else t[:, None]
+        return t[..., None, :] if all_positions else t
+
+    turned = _summed(channels, lambda c: (left(unit_x[:, :, c]) - right(unit_y[:, :, c])).square_())
+    turned *= left(norm_x) / channels
+    turned *= right(norm_y)
+    distance = _summed(channels, lambda c: (left(x[:, :, c]) - right(y[:, :, c])).square_()) / channels
+    sides = _summed(
+        channels, lambda c: (left(x[:, :, c]) - right(y[:, :, c])).mul_(left(x[:, :, c]) + right(y[:, :, c]))
+    )
+    total = left(norm_x) + right(norm_y)
+    gap = (sides / channels / torch.where(total > 0, total, 1)).square_()
+    excess = torch.where(gap <= turned, (distance - gap).clamp_min(0), turned)
+    return _with_positions(excess, positions, all_positions) if positions else excess[..., 0]
+
+
+def _summed(count: int, term: Callable[[int], Tensor]) -> Tensor:
+    total = term(0)
+    for i in range(1, count):
+        total += term(i)
+    return total
+
+
+def _units(t: Tensor) -> tuple[Tensor, Tensor]:
+    """t (K, n, c, *p) over the root of its mean square over channels, and that root."""
+    norm = t.square().mean(2).sqrt()
+    return t / torch.where(norm > 0, norm, 1)[:, :, None], norm
+
+
+def _with_positions(t: Tensor, positions: tuple[int, ...], pairs: bool) -> Tensor:
+    lead = t.shape[: t.ndim - 1 - pairs]
+    return t.reshape(*lead, *positions, *(positions if pairs else ()))

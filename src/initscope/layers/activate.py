@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor, nn
 
-from initscope.activations import RELU, Activation
+from initscope.activations import RELU, Activation, Pair
 from initscope.errors import BadInput
-from initscope.geometry import Block, Side, State, Tilt, push, then
+from initscope.geometry import Block, Pairs, Side, State, Tilt, push, then, unequal
 from initscope.layers.layer import Rung, Shape, SingleLayer, Trace
 
 _RUNGS: dict[str, Rung] = {"own dual": "own dual", "quadrature": "quadrature", "monte carlo": "monte carlo"}
@@ -48,18 +48,21 @@ class Activate(SingleLayer):
             trace.simulated = True
             return push(state, f, state.channels, trace.units, trace.generator)
 
-        def distance(block: Block) -> Tensor:
-            if f.rung == "closed form" or block.distance.requires_grad:  # `evaluate` has no derivative
-                return f.distance(block.norm_a, block.norm_b, block.distance)
-            value = f.evaluate(block.norm_a, block.norm_b, block.distance)
-            scale = float(f.second_moment(state.x.norm.mean()).clamp_min(torch.finfo(torch.float32).tiny))
-            trace.answer(_RUNGS[f.rung], float(value.error.max()) / scale)
-            return value.distance
+        def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
+            value = f.carry(_pair(block), a, b)
+            if f.rung != "closed form":
+                scale = float(f.second_moment(state.x.norm.mean()).clamp_min(torch.finfo(torch.float32).tiny))
+                trace.answer(_RUNGS[f.rung], 2 * float(value.error.max()) / scale)
+            return Pairs(value.excess, value.product)
+
+        def tangent(t: Tensor) -> Tensor:
+            return f.slopes(_pair(state.cross())) * t  # Θ' = Θ E f'(u) f'(v), by Price's theorem
 
         return state.map(
             lambda s: f.second_moment(s.norm),
-            distance,
+            pairs,
             lambda s: f.mean(s.norm),
+            tangent=tangent,
             law="other",
             draw=then(state, f),
             activation=f,
@@ -74,9 +77,7 @@ class Activate(SingleLayer):
             part = _weighted(f, tilt)
             total = part if total is None else _add(total, part)
         assert total is not None
-        return total.map(
-            lambda s: s.norm, lambda b: b.distance, lambda s: s.mean, draw=then(state, f), channels=state.channels
-        )
+        return replace(total, draw=then(state, f), channels=state.channels)
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         return Elementwise(self.activation)
@@ -101,11 +102,20 @@ class Elementwise(nn.Module):
         return self.activation.name
 
 
+def _pair(block: Block) -> Pair:
+    return Pair(block.norm_a, block.norm_b, block.excess, block.product)
+
+
 def _weighted(f: Activation, tilt: Tilt) -> State:
     """f's moments under one tilted Gaussian, times its weight in the integral."""
+
+    def pairs(block: Block, *_: Tensor) -> Pairs:
+        value = f.carry(_pair(block), *(f.second_moment(norm).sqrt() for norm in (block.norm_a, block.norm_b)))
+        return Pairs(_weigh(tilt.weight, value.excess), _weigh(tilt.weight, value.product))
+
     return tilt.make().map(
         lambda s: _weigh(tilt.weight, f.second_moment(s.norm)),
-        lambda b: _weigh(tilt.weight, f.distance(b.norm_a, b.norm_b, b.distance)),
+        pairs,
         lambda s: _weigh(tilt.mean_weight, f.mean(s.norm)),
         law="other",
     )
@@ -116,13 +126,25 @@ def _weigh(weight: Tensor, t: Tensor) -> Tensor:
 
 
 def _add(one: State, two: State) -> State:
-    def side(a: Side, b: Side) -> Side:
-        within = None if a.within is None or b.within is None else a.within + b.within
-        return Side(a.norm + b.norm, a.mean + b.mean, within)
+    """Sums of second moments: parts of the integral, as a sum of independent units without means would add them."""
 
-    x = side(one.x, two.x)
-    y = x if one.joint else side(one.y, two.y)
+    def excess(s: Block | None, t: Block | None, a: Tensor, b: Tensor) -> Tensor | None:
+        if s is None or t is None:
+            return None
+        parts = ((s.root_a, s.root_b), (t.root_a, t.root_b))
+        return s.excess + t.excess + unequal(parts, s.left(a), s.right(b))
+
+    roots = [(s.norm + t.norm).sqrt() for s, t in ((one.x, two.x), (one.y, two.y))]
+    first, second = one.blocks(), two.blocks()
+    cross = excess(first[0], second[0], roots[0], roots[1])
+    assert cross is not None
+
+    def side(s: Side, t: Side, which: int) -> Side:
+        within = excess(first[1 + which], second[1 + which], roots[which], roots[which])
+        return Side(s.norm + t.norm, s.mean + t.mean, within)
+
+    x = side(one.x, two.x, 0)
     return State(
-        x, y, one.distance + two.distance, one.shares, one.channels, one.positions, one.zipped, one.all_positions,
-        law="other", joint=one.joint, independent_units=one.independent_units,
+        x, x if one.joint else side(one.y, two.y, 1), cross, one.product + two.product, one.shares, one.channels,
+        one.positions, one.zipped, one.all_positions, law="other", joint=one.joint, independent_units=one.independent_units,
     )  # fmt: skip

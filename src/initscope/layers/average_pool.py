@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import Block, Side, State, diagonal, then
+from initscope.geometry import Block, Pairs, Side, State, balance, diagonal, then, unequal
 from initscope.layers.layer import Shape, SingleLayer, Trace
 from initscope.layers.pooling import (
     Pool,
@@ -28,9 +28,8 @@ from initscope.layers.pooling import (
 class AveragePool(WindowPool):
     """Means over windows of positions, or, for vectors, over groups of units (PC eq. 2-3).
 
-    With v_w = half the mean squared distance between positions of the window w (of one input):
-    A'_w = mean A - v_w, and D'_{ww'} = mean D over both windows - v_w - v_w'. Exact.
-    For groups of n independent units with mean m: A' = (A + (n-1) m²)/n and D' = (D + (n-1)(m_a - m_b)²)/n.
+    A'_w is the mean product over all pairs of positions of the window w, P'_{ww'} that over both windows. Exact.
+    For groups of n independent units with mean m: A' = (A + (n-1) m²)/n and P' = (P + (n-1) m_a m_b)/n.
     `edges`: what is padded counts as zeros ("count", as PyTorch has it) or not at all ("skip", as TensorFlow has it).
     """
 
@@ -49,22 +48,24 @@ class AveragePool(WindowPool):
         if not state.positions:
             return self._over_units(state)
         _, *size = self.output_shape((state.channels, *state.positions))
-        sums = None
-        if self.edges == "count" and self.padding != "valid":
-            sums = self._pool(state.distance.new_ones(1, 1, *state.positions))[0, 0]
-        return pool_positions(state, self._pool, tuple(size), sums)
+        return pool_positions(state, self._pool, tuple(size))
 
     def _over_units(self, state: State) -> State:
         require_independent(self, state)
         n = self.group()
 
-        def distance(block: Block) -> Tensor:
-            return (block.distance + (n - 1) * (block.mean_a - block.mean_b).square()) / n
+        def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
+            weight = (n - 1) ** 0.5
+            parts = ((block.root_a, block.root_b), (weight * block.mean_a, weight * block.mean_b))
+            root = n**0.5
+            excess = (block.excess + unequal(parts, root * a, root * b)) / n
+            return Pairs(excess, (block.product + (n - 1) * block.mean_a * block.mean_b) / n)
 
         return state.map(
             lambda s: (s.norm + (n - 1) * s.mean.square()) / n,
-            distance,
+            pairs,
             lambda s: s.mean,
+            tangent=lambda t: t / n,
             law="gaussian" if state.law == "gaussian" else "other",
             channels=state.channels // n,
             draw=grouped(state, n, lambda t: t.mean(-1)),
@@ -109,14 +110,8 @@ def _mean(t: Tensor) -> Tensor:
     return t.mean(position_axes(t))
 
 
-def pool_positions(
-    state: State, pool: Callable[[Tensor], Tensor], positions: tuple[int, ...], sums: Tensor | None = None
-) -> State:
-    """Weighted sums over windows of positions; `pool` acts on (n, c, *p), `sums` are its weights' sums where not all are one.
-
-    With weights w_p of sum s_p: A'_p = s_p (wA)_p - v_p with v_p = ½ (w D w)_pp of one input, and
-    D'_pq = (w D w)_pq - v_p - v_q + (s_p - s_q)((wA)_p - (wB)_q).
-    """
+def pool_positions(state: State, pool: Callable[[Tensor], Tensor], positions: tuple[int, ...]) -> State:
+    """Weighted sums over windows of positions, of any weights: P' = w P w. `pool` acts on (n, c, *p)."""
     axes, size = len(state.positions), len(positions)
 
     def once(t: Tensor) -> Tensor:
@@ -129,19 +124,21 @@ def pool_positions(
         t = once(t.movedim(tuple(range(-axes - size, -size)), tuple(range(-axes, 0))))
         return t.movedim(tuple(range(-size, 0)), tuple(range(-2 * size, -size))) if size else t
 
-    def side(s: Side) -> tuple[Side, Tensor, Tensor]:
-        assert s.within is not None
-        pairs, linear = twice(s.within), once(s.norm)
-        spread = diagonal(pairs, size) / 2
-        norm = (linear - spread if sums is None else sums * linear - spread).clamp_min(0)
-        return Side(norm, once(s.mean), pairs if size else None), spread, linear
+    def side(s: Side, own: Block | None) -> tuple[Side, Tensor, Tensor]:
+        """The side with its mean excess, the mean norm of each window, and the mean excess within it."""
+        assert own is not None
+        mean = twice(own.excess)
+        norm = diagonal(twice(own.product), size).clamp_min(0)
+        return Side(norm, once(s.mean), mean if size else None), once(s.root), diagonal(mean, size)
 
-    x, spread_x, linear_x = side(state.x)
-    y, spread_y, linear_y = (x, spread_x, linear_x) if state.joint else side(state.y)
+    _, own_x, own_y = state.blocks()
+    x, length_x, spread_x = side(state.x, own_x)
+    y, length_y, spread_y = (x, length_x, spread_x) if state.joint else side(state.y, own_y)
     pooled = State(
         x=x,
         y=y,
-        distance=twice(state.distance),
+        excess=twice(state.excess),
+        product=twice(state.product),
         shares=state.shares,
         channels=state.channels,
         positions=positions,
@@ -151,19 +148,20 @@ def pool_positions(
         joint=state.joint,
         draw=then(state, on_units(pool)),
         independent_units=state.independent_units,
+        tangent=None if state.tangent is None else twice(state.tangent),
     )
-    parts = {x: (spread_x, linear_x), y: (spread_y, linear_y)}
+    parts = {x: (length_x, spread_x), y: (length_y, spread_y)}
 
-    def distance(block: Block) -> Tensor:
-        (spread_a, linear_a), (spread_b, linear_b) = parts[block.a], parts[block.b]
-        value = block.distance - block.left(spread_a) - block.right(spread_b)
-        if sums is not None:
-            everywhere = sums.expand_as(linear_a), sums.expand_as(linear_b)
-            gap = block.left(everywhere[0]) - block.right(everywhere[1])
-            value = value + gap * (block.left(linear_a) - block.right(linear_b))
-        return value.clamp_min(0)
+    def excess(block: Block) -> Tensor:
+        """Mean E - ½ (s² mean E_aa + mean E_bb / s²) + (s ᾱ - β̄/s)²; ᾱ, β̄: mean norms of the windows, s² = √B'/√A'."""
+        (length_a, spread_a), (length_b, spread_b) = parts[block.a], parts[block.b]
+        s = balance(block.root_a, block.root_b)
+        own = s.square() * block.left(spread_a) + block.right(spread_b) / s.square()
+        apart = (s * block.left(length_a) - block.right(length_b) / s).square()
+        limit = 4 * block.root_a * block.root_b
+        return torch.minimum((block.excess - own / 2 + apart).clamp_min(0), limit)
 
-    cross, within_x, within_y = (None if b is None else distance(b) for b in pooled.blocks())
+    cross, within_x, within_y = (None if b is None else excess(b) for b in pooled.blocks())
     assert cross is not None
     x = replace(x, within=within_x)
-    return replace(pooled, x=x, y=x if state.joint else replace(y, within=within_y), distance=cross)
+    return replace(pooled, x=x, y=x if state.joint else replace(y, within=within_y), excess=cross)

@@ -19,7 +19,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import Side, State, Tilt, covariance, draw_units, push
+from initscope.geometry import Pairs, Side, State, Tilt, covariance, draw_units, excess_of, push
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 
 EXACT_SIZE = 768  # values per channel up to which the integral is computed; its cost grows with the cube
@@ -69,7 +69,7 @@ class BatchNorm(SingleLayer):
         def scale(t: Tensor) -> Tensor:
             return t / divisor.reshape(-1, *(1,) * (t.ndim - 1))
 
-        return centred.map(lambda s: scale(s.norm), lambda b: scale(b.distance))
+        return centred.map(lambda s: scale(s.norm), lambda block, *_: Pairs(scale(block.excess), scale(block.product)))
 
     def _integrate(self, state: State, centred: State) -> State:
         """All tilts of every kind of units, and the moments without an activation."""
@@ -127,14 +127,22 @@ def _centre(state: State) -> State:
     row = d.mean(other)
     overall = row.flatten(1).mean(1).reshape(-1, *(1,) * (row.ndim - 1))
     norm = (row - overall / 2).clamp_min(0)
-    side = Side(norm, torch.zeros_like(norm), state.x.within)
-    return replace(state, x=side, y=side, activation=None, before=None, tilts=(), draw=None)
+    within = state.x.within
+    if within is not None:
+        index = torch.arange(d.shape[1], device=d.device)
+        own = d[:, index, index]
+        within = excess_of(norm[(..., *(None,) * size)], norm[(slice(None),) * 2 + (None,) * size], own)
+    side = Side(norm, torch.zeros_like(norm), within)
+    centred = replace(state, x=side, y=side, activation=None, before=None, tilts=(), draw=None)
+    block = centred.cross()
+    return replace(
+        centred, excess=excess_of(block.norm_a, block.norm_b, d), product=(block.norm_a + block.norm_b - d) / 2
+    )
 
 
 def _divisor_spread(centred: State, variance: Tensor) -> float:
     """Standard deviation of σ² over channels, relative to its mean: √(2 tr G̃²) / tr G̃."""
-    cross = centred.cross()
-    product = (cross.norm_a + cross.norm_b - cross.distance) / 2
+    product = centred.product
     size = centred.x.norm[0].numel()
     return float((2 * product.square().flatten(1).sum(1)).sqrt().div(size * variance).max())
 
@@ -163,11 +171,20 @@ def _from_matrix(like: State, matrix: Tensor) -> State:
     k, n = like.x.norm.shape[:2]
     p = like.positions
     count = matrix.shape[-1] // n
-    norm = matrix.diagonal(dim1=-2, dim2=-1)
-    distance = (norm[:, :, None] + norm[:, None] - 2 * matrix).clamp_min(0)
-    full = distance.reshape(k, n, count, n, count).transpose(2, 3).to(like.distance.dtype)
-    norm = norm.reshape(k, n, *p).to(like.distance.dtype)
+    norm = matrix.diagonal(dim1=-2, dim2=-1).clamp_min(0)
+    distance = norm[:, :, None] + norm[:, None] - 2 * matrix
+    dtype = like.excess.dtype
+
+    def blocks(t: Tensor) -> Tensor:
+        return t.reshape(k, n, count, n, count).transpose(2, 3).to(dtype)
+
+    excess, product = blocks(excess_of(norm[:, :, None], norm[:, None], distance)), blocks(matrix)
+    norm = norm.reshape(k, n, *p).to(dtype)
     index = torch.arange(n, device=matrix.device)
-    within = full[:, index, index].reshape(k, n, *p, *p) if p else None
+    within = excess[:, index, index].reshape(k, n, *p, *p) if p else None
     side = Side(norm, torch.zeros_like(norm), within)
-    return replace(like, x=side, y=side, distance=full.reshape(k, n, n, *p, *p), activation=None, before=None, tilts=())
+    shape = (k, n, n, *p, *p)
+    return replace(
+        like, x=side, y=side, excess=excess.reshape(shape), product=product.reshape(shape),
+        activation=None, before=None, tilts=(),
+    )  # fmt: skip

@@ -1,6 +1,6 @@
 """Biases of dense and convolutional layers: what they add to the state, and how far their law is from Gaussian.
 
-A channel's bias b is shared by all inputs and positions: A' = A + β² with β² = Var(b), and D' = D. Both are exact for any law.
+A channel's bias b is shared by all inputs and positions: A' = A + β² with β² = Var(b), P' = P + β², exact for any law.
 The units are Gaussian only if the bias is; otherwise they are taken as Gaussian of the same variance. The first thing that
 this gets wrong is their fourth cumulant κ = κ_b (β²/A')², κ_b the bias's excess kurtosis. By the Edgeworth series and
 Cauchy-Schwarz E h(u) is off by κ/24 · E h He₄ <= κ/√24 · √(E h²), relatively κ/√8 where E h² = 3 (E h)², as for h = u².
@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from initscope.errors import BadInput
-from initscope.geometry import Draw, Side, State, draw_units
+from initscope.geometry import Block, Draw, Pairs, State, draw_units, unequal
 from initscope.layers.layer import Trace, require_number
 from initscope.weights import Fans, Gaussian, Independent
 
@@ -61,13 +61,15 @@ def add_drawn_bias(state: State, law: Independent | None, fans: Fans) -> State:
 
 
 def _shift(state: State, variance: float) -> State:
-    """A' = A + β², D' = D."""
+    """A' = A + β², P' = P + β², and what the bias adds to the excess of unequal norms."""
 
-    def side(s: Side) -> Side:
-        return replace(s, norm=s.norm + variance)
+    beta = torch.tensor(math.sqrt(variance), dtype=state.excess.dtype, device=state.excess.device)
 
-    x = side(state.x)
-    return replace(state, x=x, y=x if state.joint else side(state.y))
+    def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
+        added = unequal(((block.root_a, block.root_b), (beta, beta)), a, b)
+        return Pairs(block.excess + added, block.product + variance)
+
+    return state.map(lambda s: s.norm + variance, pairs, lambda s: s.mean, tangent=lambda t: t, draw=state.draw)
 
 
 def _draw(state: State, law: Independent, fans: Fans) -> Draw:

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput, NoExactForm
-from initscope.geometry import Draw, Inputs, State, draw_units, merge_kinds, regroup
+from initscope.geometry import Draw, Inputs, Pairs, State, draw_units, merge_kinds, regroup
 from initscope.layers.biases import Bias, add_bias, add_drawn_bias, bias_law
 from initscope.layers.filtering import Filtering
 from initscope.layers.layer import (
@@ -30,7 +30,7 @@ _CONVOLUTIONS = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
 @dataclass(frozen=True, repr=False)
 class Conv(SingleLayer):
-    """`channels` random filters (JL Theorem 1): A'_p = g · mean over taps of A_{p+tap} + β², D' likewise without β.
+    """`channels` random filters (JL Theorem 1): A'_p = g · mean over taps of A_{p+tap} + β², P' likewise.
 
     Filters whose taps have covariance S use `<x_p, S y_p>` instead; zero-sum filters are S = I - 11'/k.
     A size that is one number holds along every position axis: the same layer filters sequences, images and volumes.
@@ -144,7 +144,8 @@ class Conv(SingleLayer):
         gain = self.weights.gain(fans)
         linear = filtering.apply(seen).map(
             lambda s: gain * s.norm,
-            lambda b: gain * b.distance,
+            lambda block, *_: Pairs(gain * block.excess, gain * block.product),
+            tangent=lambda t: gain * t,
             channels=self.channels,
             law="other" if depthwise else "gaussian",
             independent_units=not depthwise or (state.independent_units and self.channels == self.groups),

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import Side, State, variance
+from initscope.geometry import Side, State, centred_pairs, together, variance
 from initscope.layers.biases import Bias, add_bias, bias_law
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_positive, require_weights
 from initscope.layers.outputs import gaussian_outputs, saves_weights
@@ -20,7 +20,7 @@ from initscope.weights import Fans, Gaussian, He, Independent, WeightLaw
 class Dense(SingleLayer):
     """`width` units, each a random weighting of all inputs; images are flattened first.
 
-    With gain g = fan_in · Var(w): A' = g · mean A + β², D' = g · mean D, the mean over all units and positions before it.
+    With gain g = fan_in · Var(w): A' = g · mean A + β², P' = g · mean P + β², the mean over all units and positions before it.
     `bias` is the standard deviation β of Gaussian biases, which both inputs share, or a law of independent weights.
     """
 
@@ -53,38 +53,38 @@ class Dense(SingleLayer):
         return (self.width,)
 
     def _exact(self, state: State, trace: Trace) -> State:
-        state = state.same_position()
-        size = len(state.positions)
         fans = Fans(state.units, self.width)
         gain = self.weights.gain(fans)
-
-        def mean(t: Tensor) -> Tensor:
-            t = state.collapse_kinds(t)
-            return t.flatten(t.ndim - size).mean(-1) if size else t
+        state = together(state)  # one kind of units, no positions
+        block = state.cross()
+        excess, product = block.excess, block.product
 
         def side(s: Side) -> Side:
-            norm = mean(s.norm)
+            norm = s.norm
             if self.weights.centres_filters:
-                norm = variance(norm, mean(s.mean))  # S = I - 11'/k
+                norm = variance(norm, s.mean)  # S = I - 11'/k
             return Side(gain * norm, torch.zeros_like(norm))
 
-        cross = state.cross()
-        distance = mean(cross.distance)
         if self.weights.centres_filters:
-            distance = (distance - mean(cross.mean_a - cross.mean_b).square()).clamp_min(0)
+            roots = variance(state.x.norm, state.x.mean).sqrt(), variance(state.y.norm, state.y.mean).sqrt()
+            excess, product = centred_pairs(
+                block, block.mean_a, block.mean_b, block.left(roots[0]), block.right(roots[1])
+            )
         if not self.weights.gaussian:
             trace.note(f"{self.word}: {self.weights.name} weights give Gaussian units only as fan-in grows")
         x = side(state.x)
         linear = State(
             x=x,
             y=x if state.joint else side(state.y),
-            distance=gain * distance,
-            shares=torch.ones(1, dtype=distance.dtype, device=distance.device),
+            excess=gain * excess,
+            product=gain * product,
+            shares=torch.ones(1, dtype=excess.dtype, device=excess.device),
             channels=self.width,
             positions=(),
             zipped=state.zipped,
             all_positions=False,
             joint=state.joint,
+            tangent=None if state.tangent is None else gain * state.tangent,
         )
         return add_bias(linear, self.bias_law, fans, self.word, trace)
 

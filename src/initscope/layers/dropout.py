@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import Block, State, draw_units
+from initscope.geometry import Block, Pairs, State, draw_units
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 
 
@@ -17,8 +17,8 @@ from initscope.layers.layer import Shape, SingleLayer, Trace, require_number
 class Dropout(SingleLayer):
     """Each unit kept with probability 1 - p and divided by it, independently for the two inputs (training mode).
 
-    A' = A / (1-p), and the inner product stays: D' = D + (A + B) p / (1-p). A unit that meets itself does so under one
-    mask: D' = D / (1-p), which is zero as D is, but passes on what a tangent kernel adds to the product.
+    A' = A / (1-p), and the product stays: E' = E + 2√(AB) p / (1-p). A unit that meets itself does so under one mask:
+    product and tangent kernel grow by 1 / (1-p) as the norm does.
     """
 
     p: float = 0.5
@@ -42,27 +42,32 @@ class Dropout(SingleLayer):
     def _exact(self, state: State, trace: Trace) -> State:
         odds = self.p / (1 - self.p)
 
-        def distance(block: Block) -> Tensor:
-            value = block.distance + odds * (block.norm_a + block.norm_b)
-            cross = block.distance is state.distance
+        def pairs(block: Block, *_: Tensor) -> Pairs:
+            apart = 2 * odds * (block.root_a * block.root_b).expand_as(block.excess)
+            cross = block.excess is state.excess
             if cross and not state.joint:
-                return value
-            return value - odds * _same_unit(state, block.norm_a + block.norm_b - block.distance, block, cross)
+                return Pairs(block.excess + apart, block.product)
+            same = _same_unit(state, apart, cross)  # under one mask the product grows instead
+            return Pairs(block.excess + (apart - same), block.product + same / 2)
 
         def draw(units: int, generator: Generator) -> Tensor:
             samples = draw_units(state, units, generator)
             keep = torch.rand(samples.shape, generator=generator, dtype=torch.float64) >= self.p
             return samples * keep.to(samples) / (1 - self.p)
 
-        return state.map(lambda s: s.norm / (1 - self.p), distance, lambda s: s.mean, law="other", draw=draw)
+        def tangent(t: Tensor) -> Tensor:
+            return t + odds * _same_unit(state, t, cross=True) if state.joint else t
+
+        return state.map(
+            lambda s: s.norm / (1 - self.p), pairs, lambda s: s.mean, tangent=tangent, law="other", draw=draw
+        )
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
         return SeededDropout(self.p, generator)
 
 
-def _same_unit(state: State, total: Tensor, block: Block, cross: bool) -> Tensor:
+def _same_unit(state: State, total: Tensor, cross: bool) -> Tensor:
     """The entries of `total` where a unit meets itself, zero elsewhere."""
-    total = total.expand_as(block.distance)
     keep = torch.zeros_like(total)
     if cross:  # a joint batch: image i with image i
         index = torch.arange(total.shape[1], device=total.device)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from scipy.special import gammaln, hyp2f1
 from torch import Generator, Tensor, nn
 
-from initscope.geometry import Block, Side, State, push
+from initscope.geometry import Block, Pairs, Side, State, push
 from initscope.geometry.draws import state_from_samples
 from initscope.layers.layer import Shape, Trace
 from initscope.layers.pooling import Pool, WindowPool, grouped, on_units, require_independent, window_means
@@ -51,17 +51,16 @@ class L2Pool(WindowPool):
         n = self.group()
         top = 2 * np.exp(2 * (gammaln((n + 1) / 2) - gammaln(n / 2)))  # (E|z|)², z standard in n dimensions
 
-        def distance(block: Block) -> Tensor:
-            a, b = block.norm_a.sqrt(), block.norm_b.sqrt()
-            positive = a * b > 0
-            rho = torch.where(positive, (block.norm_a + block.norm_b - block.distance) / (2 * a * b), 0.0).clamp(-1, 1)
-            value = top * hyp2f1(-0.5, -0.5, n / 2, rho.detach().double().cpu().numpy() ** 2)
-            defect = torch.from_numpy(np.asarray(n - value)).to(a).clamp_min(0)
-            return n * (a - b).square() + 2 * a * b * defect
+        def pairs(block: Block, *_: Tensor) -> Pairs:
+            ab = block.root_a * block.root_b
+            rho = torch.where(ab > 0, block.product / torch.where(ab > 0, ab, 1), 0).clamp(-1, 1)
+            value = top * hyp2f1(-0.5, -0.5, n / 2, rho.double().cpu().numpy() ** 2)
+            product = torch.from_numpy(np.asarray(value)).to(ab)
+            return Pairs(2 * ab * (n - product).clamp_min(0), ab * product)
 
         return state.map(
             lambda s: n * s.norm,
-            distance,
+            pairs,
             lambda s: float(np.sqrt(top)) * s.norm.sqrt(),
             law="other",
             channels=state.channels // n,
@@ -83,19 +82,14 @@ class L2Pool(WindowPool):
 
 
 def with_norms(state: State, norm_x: Tensor, norm_y: Tensor) -> State:
-    """The state's angles with other norms: each distance is rescaled, `D = (α - β)² + 2αβ (1 - rho)`."""
-    x = replace(state.x, norm=norm_x)
-    new = replace(state, x=x, y=x if state.joint else replace(state.y, norm=norm_y))
-    rescaled: list[Tensor | None] = []
-    for old_block, new_block in zip(state.blocks(), new.blocks(), strict=True):
-        if old_block is None or new_block is None:
-            rescaled.append(None)
-            continue
-        a, b = old_block.norm_a.sqrt(), old_block.norm_b.sqrt()
-        defect = torch.where(a * b > 0, (old_block.distance - (a - b).square()).clamp_min(0) / (a * b), 0.0)  # twice it
-        a, b = new_block.norm_a.sqrt(), new_block.norm_b.sqrt()
-        rescaled.append((a - b).square() + a * b * defect)
-    x = Side(norm_x, state.x.mean, rescaled[1])
-    y = x if state.joint else Side(norm_y, state.y.mean, rescaled[2])
-    assert rescaled[0] is not None
-    return replace(new, x=x, y=y, distance=rescaled[0])
+    """The state's angles with other norms: the excess grows as the product of the norms does."""
+
+    def norm(side: Side) -> Tensor:
+        return norm_x if side is state.x else norm_y
+
+    def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
+        before = block.root_a * block.root_b
+        ratio = torch.where(before > 0, a * b / torch.where(before > 0, before, 1), 0)
+        return Pairs(block.excess * ratio, block.product * ratio)
+
+    return state.map(norm, pairs, lambda s: s.mean, draw=state.draw)

@@ -32,7 +32,7 @@ class Trace:
     error: float = 0.0  # largest relative error estimate so far
     rung: Rung = "exact"  # the least certain way an answer came about so far
     notes: list[str] = field(default_factory=list)
-    shift: Callable[[Layer, State, State], State] | None = None  # changes the state behind every layer with weights
+    own: Callable[[Layer, State, State], State] | None = None  # adds what a layer's weights give to the tangent kernel
 
     def answer(self, rung: Rung, error: float) -> None:
         """An answer that is not a closed form: how it was found, and its relative error estimate."""
@@ -119,11 +119,9 @@ class SingleLayer(Layer):
         else:
             self.output_shape((state.channels, *state.positions))
         out = self._exact(state, trace)
-        if trace.shift is None:
-            return out
-        if state.distance.requires_grad and not out.distance.requires_grad:
+        if state.tangent is not None and out.tangent is None:
             raise NoExactForm(self.word, "its integral has no derivative here", "leave it out")
-        return trace.shift(self, state, out) if self.has_weights else out
+        return trace.own(self, state, out) if trace.own is not None and self.has_weights else out
 
     def _enter(self, inputs: Inputs) -> State:
         return inputs.state()

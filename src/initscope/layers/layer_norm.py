@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput, NoExactForm
-from initscope.geometry import Block, Side, State, draw_units, push, regroup
+from initscope.geometry import Block, Pairs, Side, State, balance, draw_units, push, regroup
 from initscope.geometry.inputs import MOST_AXES
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_number, require_positive
 
@@ -26,7 +26,8 @@ class LayerNorm(SingleLayer):
     an image by itself. Channels are always among them.
 
     With many channels the statistics are the expectations: μ = mean of the units' means, σ² = mean A - μ². Then
-    A' = (A - 2μm + μ²)/σ², and D' follows from |αa - βb|² = αβ|a-b|² + (α-β)(α|a|² - β|b|²) on the centred units.
+    A' = (A - 2μm + μ²)/σ², P' = (P - μ_a m_b - μ_b m_a + μ_a μ_b)/σ_a σ_b, and the excess of the centred units is that of
+    the sum of u and -μ.
     """
 
     over: Over = "all"
@@ -183,7 +184,7 @@ def normalise(
     stats = {s: statistics(s) for s in (state.x, state.y)}
 
     def centred(norm: Tensor, mean: Tensor, centre: Tensor) -> Tensor:
-        return norm - 2 * centre * mean + centre.square()
+        return (norm - 2 * centre * mean + centre.square()).clamp_min(0)
 
     def norm(s: Side) -> Tensor:
         centre, scale = stats[s]
@@ -193,14 +194,21 @@ def normalise(
         centre, scale = stats[s]
         return scale * (s.mean - centre)
 
-    def distance(block: Block) -> Tensor:
+    def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
         centre_a, alpha = map(block.left, stats[block.a])
         centre_b, beta = map(block.right, stats[block.b])
-        shift = centre_a - centre_b
-        d = block.distance - 2 * shift * (block.mean_a - block.mean_b) + shift.square()
-        a = centred(block.norm_a, block.mean_a, centre_a)
-        b = centred(block.norm_b, block.mean_b, centre_b)
-        return (alpha * beta * d + (alpha - beta) * (alpha * a - beta * b)).clamp_min(0)
+        product = block.product - centre_a * block.mean_b - centre_b * block.mean_a + centre_a * centre_b
+        s = balance(a / alpha, b / beta)
+        shift = s * centre_a - centre_b / s
+        apart = (s * block.root_a - block.root_b / s).square() + shift * (
+            shift - 2 * (s * block.mean_a - block.mean_b / s)
+        )
+        excess = torch.where((a > 0) & (b > 0), (block.excess + apart).clamp_min(0), 0)
+        return Pairs(alpha * beta * excess, alpha * beta * product)
+
+    def tangent(t: Tensor) -> Tensor:
+        block = state.cross()
+        return block.left(stats[block.a][1]) * block.right(stats[block.b][1]) * t
 
     def draw(units: int, generator: Generator) -> Tensor:
         (cx, ax), (cy, ay) = stats[state.x], stats[state.y]
@@ -209,5 +217,10 @@ def normalise(
 
     keeps = state.law == "gaussian" and not bool(state.x.mean.any()) and not bool(state.y.mean.any())
     return state.map(
-        norm, distance, mean, law="gaussian" if keeps else "other", draw=None if keeps and state.draw is None else draw
+        norm,
+        pairs,
+        mean,
+        tangent=tangent,
+        law="gaussian" if keeps else "other",
+        draw=None if keeps and state.draw is None else draw,
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.activations import IDENTITY, Activation
-from initscope.geometry import Block, State, push
+from initscope.geometry import Block, Pairs, State, push
 from initscope.geometry.draws import state_from_samples
 from initscope.layers.extremes import maximum_distance, maximum_moments
 from initscope.layers.layer import Shape, SingleLayer, Trace
@@ -57,22 +57,22 @@ class MaxPool(WindowPool):
         return state_from_samples(state, samples, state.channels // self.group(), draw)
 
     def _over_units(self, state: State, before: State, activation: Activation) -> State:
-        """With α, β the standard deviations before the activation: D' = αβ E(f(M) - f(M'))² + (α - β)² E f(M)²."""
+        """With α, β the standard deviations before the activation the excess is αβ E (f(M) - f(M'))²."""
         n = self.group()
         slope = -float(activation(torch.tensor(-1.0, dtype=torch.float64)))
         top = _at_one(activation)  # f(z) = top · (z or (slope/top) z)
         moments = maximum_moments(n, slope / top)
 
-        def distance(block: Block) -> Tensor:
-            a, b = block.norm_a.sqrt(), block.norm_b.sqrt()
-            excess = (block.distance - (a - b).square()).clamp_min(0)  # 2ab (1 - rho)
-            defect = torch.where(a * b > 0, excess / (2 * a * b), torch.zeros_like(excess))
-            equal = torch.from_numpy(maximum_distance(n, slope / top, defect.detach().double().cpu().numpy()))
-            return top**2 * (a * b * equal.to(a) + (a - b).square() * moments.second)
+        def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
+            ab = block.root_a * block.root_b
+            defect = torch.where(ab > 0, block.excess / torch.where(ab > 0, 2 * ab, 1), 0)  # 1 - rho
+            equal = torch.from_numpy(maximum_distance(n, slope / top, defect.double().cpu().numpy()))
+            excess = top**2 * ab * equal.to(ab)
+            return Pairs(excess, a * b - excess / 2)
 
         return before.map(
             lambda s: top**2 * moments.second * s.norm,
-            distance,
+            pairs,
             lambda s: top * moments.mean * s.norm.sqrt(),
             law="other",
             channels=state.channels // n,

@@ -9,13 +9,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import State, then
+from initscope.geometry import Pairs, State, then
 from initscope.layers.layer import Shape, SingleLayer, Trace
 
 
 @dataclass(frozen=True, repr=False)
 class Scale(SingleLayer):
-    """All units times a constant c: A' = c² A, D' = c² D."""
+    """All units times a constant c: A' = c² A, P' = c² P."""
 
     factor: float
 
@@ -34,8 +34,9 @@ class Scale(SingleLayer):
         c = self.factor
         return state.map(
             lambda s: c * c * s.norm,
-            lambda b: c * c * b.distance,
+            lambda block, *_: Pairs(c * c * block.excess, c * c * block.product),
             lambda s: c * s.mean,
+            tangent=lambda t: c * c * t,
             draw=None if state.law == "gaussian" and state.draw is None else then(state, lambda t: c * t),
         )
 

@@ -17,7 +17,6 @@ from initscope.geometry.inputs import MOST_AXES
 Padding = Literal["circular", "zero", "valid", "reflect", "same"]
 Size = int | tuple[int, ...]  # one number for every position axis, or one for each
 Sizes = tuple[int, ...]
-_WITH_ZEROS = ("zero", "same")
 
 
 @dataclass(frozen=True)
@@ -64,19 +63,9 @@ class Window:
         """One set of positions, padded; `value` where the padding is zero."""
         return self._pad_axes(t, t.ndim - self.axes, value)
 
-    def pad_pairs(self, distance: Tensor, norm_a: Tensor, norm_b: Tensor) -> Tensor:
-        """Pairs of positions, padded: the distance to a zero position is the norm of the other one."""
-        axes = self.axes
-        padded = self._pad_axes(self._pad_axes(distance, distance.ndim - 2 * axes), distance.ndim - axes)
-        if self.padding not in _WITH_ZEROS:
-            return padded
-        size = distance.shape[-axes:]
-        inside = self.pad(torch.ones(size, dtype=distance.dtype, device=distance.device)).bool()
-        a = self.pad(norm_a.flatten(-axes).squeeze(-1))
-        b = self.pad(norm_b.flatten(norm_b.ndim - 2 * axes, -axes - 1).squeeze(-axes - 1))
-        last = (None,) * axes
-        a, b = a[(..., *last)], b[(..., *last, *(slice(None),) * axes)]
-        return torch.where(inside[(..., *last)] & inside, padded, a + b)
+    def pad_pairs(self, t: Tensor) -> Tensor:
+        """Pairs of positions, padded; zeros where the padding is zero."""
+        return self._pad_axes(self._pad_axes(t, t.ndim - 2 * self.axes), t.ndim - self.axes)
 
     def _pad_axes(self, t: Tensor, first: int, value: float = 0.0) -> Tensor:
         margins = self.margins(tuple(t.shape[first : first + self.axes]))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import Block, State, then
+from initscope.geometry import Pairs, State, then
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_positions, require_positive
 
 
@@ -44,7 +44,7 @@ class Upsample(SingleLayer):
                 t = t.repeat_interleave(k, dim=axis)
             return t
 
-        filled = torch.ones(size, dtype=state.distance.dtype, device=state.distance.device)
+        filled = torch.ones(size, dtype=state.excess.dtype, device=state.excess.device)
         if self.mode == "zeros":
             filled = torch.zeros_like(filled)
             filled[(slice(None, None, k),) * axes] = 1
@@ -52,19 +52,17 @@ class Upsample(SingleLayer):
         def one(t: Tensor) -> Tensor:
             return spread(t, second) * filled
 
-        def distance(block: Block) -> Tensor:
+        def pair(t: Tensor) -> Tensor:
+            """Excess, product and tangent kernel beside a zero position are zero."""
             if not state.all_positions:
-                return one(block.distance)
-            outer = filled[(..., *(None,) * axes)]
-            left, right = outer * (1 - filled), (1 - outer) * filled
-            wide = spread(block.distance, first + second) * (outer * filled)
-            # The distance to a zero position is the norm of the other one.
-            return wide + spread(block.norm_a, first) * left + spread(block.norm_b, second) * right
+                return one(t)
+            return spread(t, first + second) * (filled[(..., *(None,) * axes)] * filled)
 
         return state.map(
             lambda s: one(s.norm),
-            distance,
+            lambda block, *_: Pairs(pair(block.excess), pair(block.product)),
             lambda s: one(s.mean),
+            tangent=pair,
             positions=size,
             draw=then(state, one),
         )

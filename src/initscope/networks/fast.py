@@ -75,9 +75,12 @@ class FastPlan:
     def tangent_bytes(self, x: Tensor, m: int, standard: bool) -> int:
         """Peak memory of `tangents`."""
         if self.stack is None:
-            return 2 * self.peak_bytes(x, m)
+            return (4 if any(self.biases) else 2) * self.peak_bytes(x, m)
         shares, layers = self._shares(standard)
-        dtype = torch.float64 if self.pooled and self.stack.padding == "zero" else x.dtype  # where products are carried
+        wide = (
+            any(self.biases) or any(layer.offset for layer in layers) or (self.pooled and self.stack.padding == "zero")
+        )
+        dtype = torch.float64 if wide else x.dtype
         n, c, h, w = x.shape
         found = estimate(self.stack, n, m, h, w, c, self.pooled, dtype, layers, len(shares) > len(layers))
         return found.bytes + (n + m) * c * h * w * dtype.itemsize  # the inputs once more

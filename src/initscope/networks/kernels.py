@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput, SimulatedKernel
-from initscope.geometry import Inputs, check_inputs, generator, warn_undefined
+from initscope.geometry import Inputs, check_inputs, excess_of, generator, warn_undefined
 from initscope.layers import Layer, Trace
 from initscope.networks.composition import Sequential, as_network
 from initscope.networks.fast import FastPlan, fast_plan
@@ -22,14 +22,17 @@ from initscope.networks.planning import (
     entry_bytes,
     joint_bytes,
     require_memory,
+    require_range,
     simulates,
+    working_dtype,
 )
-from initscope.networks.prediction import geometry, totals
+from initscope.networks.prediction import Totals, geometry, totals
 from initscope.networks.progress import Progress
 from initscope.networks.tiles import tiles
 
 Quantity = Literal["product", "cosine", "distance", "defect"]
 Method = Literal["fused", "tiles", "joint"]
+UNEQUAL = 2.0  # ratio of norms from which angles are computed in float64
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def kernel(
 
     quantity: "product" is E h(x) h(y), the mean over units (the NNGP kernel); "distance" is the root of E (h(x) - h(y))²;
     "cosine", and "defect" = 1 - cosine, from distances (after average pooling these are differences of products: ask for
-    float64 where inputs nearly agree). Computed in x's dtype unless `dtype` says otherwise, in tiles
+    float64 where inputs nearly agree). The answer has x's dtype unless `dtype` says otherwise. Computed in tiles
     that fit `memory` bytes (default: a quarter of what is free). Batch norm sees x and y as one batch. A network with
     layers that have no closed form is simulated from `seed`, with a warning that says how precise the result is.
 
@@ -104,7 +107,7 @@ def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: i
         needed = joint_bytes(net, shape, count, simulated)
         require_memory("kernel", needed, allowed, remedy)
         return KernelEstimate("joint", pairs, updates, output, needed, count)
-    per_pair = entry_bytes(net, shape, dtype)
+    per_pair = entry_bytes(net, shape, working_dtype(x))
     own = per_pair if all_positions else 0  # pairs of positions within each image of a tile
     require_memory("kernel", 2 * output + per_pair + own, allowed, remedy)
     free = allowed - 2 * output
@@ -124,41 +127,53 @@ def _check(x: Tensor, y: Tensor | None, quantity: str, dtype: torch.dtype | None
 def _fused(fast: FastPlan, x: Tensor, y: Tensor | None, quantity: Quantity, progress: Progress | None) -> Tensor:
     if quantity == "product":
         return fast.run(x, y, "product", progress)
-    distance = fast.run(x, y, "distance", progress)
     if quantity == "distance":
-        return distance.sqrt()
+        return fast.run(x, y, "distance", progress).sqrt()
     a = fast.norms(x)
-    return _finish(a, a if y is None else fast.norms(y), distance, quantity)
+    b = a if y is None else fast.norms(y)
+    wide, other = x, y
+    if float(torch.cat([a, b]).max()) > UNEQUAL**2 * float(torch.cat([a, b]).min()):
+        wide = x.to(working_dtype(x))
+        other = None if y is None else y.to(wide.dtype)  # the distance of their norms hides the angle
+    distance = fast.run(wide, other, "distance", progress)
+    found = Totals(a, b, excess_of(a[:, None], b, distance.double()), distance)
+    return _finish(found, quantity).to(x.dtype)
 
 
-def _finish(a: Tensor, b: Tensor, distance: Tensor, quantity: Quantity) -> Tensor:
-    """From squared norms (n,), (m,) and squared distances (n, m) to the quantity asked for."""
+def _finish(found: Totals, quantity: Quantity) -> Tensor:
+    """The quantity asked for."""
+    a, b = found.a, found.b
     if quantity == "product":
-        return (a[:, None] + b - distance) / 2
+        return found.product
     if quantity == "distance":
-        return distance.sqrt()
+        return ((a.sqrt()[:, None] - b.sqrt()).square() + found.excess).sqrt()
     warn_undefined("kernel", a == 0, torch.zeros_like(b, dtype=torch.bool) if a is b else b == 0)
-    return geometry(a[:, None].to(distance), b.to(distance), distance)[quantity]
+    return geometry(a[:, None], b, found.excess)[quantity]
 
 
 def _tiled(
     net: Sequential, x: Tensor, y: Tensor | None, quantity: Quantity, tile: int, progress: Progress | None
 ) -> Tensor:
+    wide = working_dtype(x)
     other = x if y is None else y
-    distance = x.new_zeros(len(x), len(other))
-    a, b = x.new_empty(len(x)), x.new_empty(len(other))
+    excess, product = (torch.zeros(len(x), len(other), dtype=wide, device=x.device) for _ in range(2))
+    a, b = (torch.zeros(len(t), dtype=wide, device=x.device) for t in (x, other))
     work = tiles(len(x), len(other), tile, y is None)
     for done, (rows, columns) in enumerate(work):
         if progress is not None:
             progress(done, len(work))
-        inputs = Inputs(x[rows], other[columns], zipped=False, all_positions=net.needs_all_positions)
-        a[rows], b[columns], distance[rows, columns] = totals(net.propagate(inputs))
+        left, right = x[rows].to(wide), other[columns].to(wide)
+        found = totals(net.propagate(Inputs(left, right, zipped=False, all_positions=net.needs_all_positions)))
+        a[rows], b[columns] = found.a, found.b
+        excess[rows, columns], product[rows, columns] = found.excess, found.product
     if y is None:
         # Tiles below the diagonal were not computed; an input and itself are one pass, also through dropout.
-        distance = distance.triu(1) + distance.triu(1).T
+        excess = excess.triu(1) + excess.triu(1).T
+        product = product.triu(1) + product.triu(1).T + a.diag()
     if progress is not None:
         progress(len(work), len(work))
-    return _finish(a, a if y is None else b, distance, quantity)
+    require_range("kernel", product)
+    return _finish(Totals(a, a if y is None else b, excess, product), quantity).to(x.dtype)
 
 
 def _joint(
@@ -177,11 +192,16 @@ def _joint(
             break
     if progress is not None:
         progress(REPLICATES, REPLICATES)
-    norms, distances = torch.stack([a for a, _, _ in moments]), torch.stack([d for _, _, d in moments])
-    norm, distance = norms.mean(0), distances.mean(0)
-    distance = (distance + distance.T) / 2
+    norms = torch.stack([found.a for found in moments])
+    products = torch.stack([found.product for found in moments])
+    norm, product = norms.mean(0), products.mean(0)
+    excess = moments[0].excess
     if len(moments) > 1:
-        products = (norms[:, :, None] + norms[:, None] - distances) / 2
+        distances = torch.stack([(f.a.sqrt()[:, None] - f.a.sqrt()).square() + f.excess for f in moments])
+        excess = excess_of(norm[:, None], norm, distances.mean(0))
+    excess, product = (excess + excess.T) / 2, (product + product.T) / 2
+    excess, product = excess - excess.diagonal().diag(), product + (norm - product.diagonal()).diag()
+    if len(moments) > 1:
         spread = products.std(0) / math.sqrt(len(moments)) / (norm[:, None] * norm).sqrt().clamp_min(1e-300)
         warnings.warn(
             f"kernel: simulated from {len(moments) * UNITS} units; standard error of the entries about "
@@ -192,4 +212,5 @@ def _joint(
     columns = slice(0, None) if y is None else slice(len(x), None)
     left = norm[: len(x)]
     right = left if y is None else norm[columns]
-    return _finish(left, right, distance[: len(x), columns], quantity).to(x.dtype)
+    found = Totals(left, right, excess[: len(x), columns], product[: len(x), columns])
+    return _finish(found, quantity).to(x.dtype)

@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from initscope.errors import BadInput
-from initscope.geometry import Block, Inputs, State, push, then
+from initscope.geometry import Block, Inputs, Pairs, State, push, then
 from initscope.layers import (
     BatchNorm,
     GlobalMaxPool,
@@ -199,7 +199,7 @@ def _unmasked(
     """The layer's own law; those that would take zeros for values are told the mask."""
     if isinstance(state, State) and isinstance(layer, LayerNorm):
         axes = layer.axes(len(state.positions))
-        shares = [m.to(state.distance).mean(tuple(a + 1 for a in axes), keepdim=True) if axes else None for m in masks]
+        shares = [m.to(state.excess).mean(tuple(a + 1 for a in axes), keepdim=True) if axes else None for m in masks]
         known = [torch.ones(()) if s is None else torch.where(s > 0, s, 1) for s in shares]
         return normalise(state, axes, layer.epsilon, shares=(known[0], known[1]))
     if isinstance(state, State) and isinstance(layer, MaxPool | GlobalMaxPool):
@@ -219,26 +219,27 @@ def _unmasked(
 
 
 def rescaled(state: State, alpha: Tensor, beta: Tensor) -> State:
-    """Units of input i at position p times α_ip (x) and β_ip (y): |αa - βb|² = αβ|a-b|² + (α-β)(α|a|² - β|b|²)."""
-    factors = {state.x: alpha.to(state.distance)[None], state.y: beta.to(state.distance)[None]}
+    """Units of input i at position p times α_ip (x) and β_ip (y): A' = α²A, and excess, product, tangent kernel times αβ."""
+    factors = {state.x: alpha.to(state.excess)[None], state.y: beta.to(state.excess)[None]}
 
     def times(t: Tensor, factor: Tensor) -> Tensor:
         """Zero where the factor is, whatever t is there."""
         return torch.where(factor > 0, factor * t, 0)
 
-    def distance(block: Block) -> Tensor:
-        a, b = block.left(factors[block.a]), block.right(factors[block.b])
-        norm_a, norm_b = times(block.norm_a, a), times(block.norm_b, b)
-        both = torch.where((a > 0) & (b > 0), a * b * block.distance, 0)
-        return both + (a - b) * (norm_a - norm_b)
+    def both(block: Block) -> Tensor:
+        return block.left(factors[block.a]) * block.right(factors[block.b])
+
+    def pairs(block: Block, *_: Tensor) -> Pairs:
+        return Pairs(times(block.excess, both(block)), times(block.product, both(block)))
 
     images = factors[state.x] if state.joint else torch.cat([factors[state.x], factors[state.y]], 1)
     keeps = state.law == "gaussian" and state.draw is None
     apply: Callable[[Tensor], Tensor] = lambda t: times(t, images[:, None])  # noqa: E731 - an argument with a type
     return state.map(
         lambda s: times(s.norm, factors[s].square()),
-        distance,
+        pairs,
         lambda s: times(s.mean, factors[s]),
+        tangent=lambda t: times(t, both(state.cross())),
         draw=None if keeps else then(state, apply),
     )
 

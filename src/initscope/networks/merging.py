@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from initscope.errors import NoExactForm
-from initscope.geometry import Block, Inputs, Side, State, draw_units
+from initscope.geometry import Block, Inputs, Side, State, balance, draw_units, unequal
 
 
 def add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
@@ -17,17 +17,30 @@ def add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
         return replace(one, x=one.x + two.x, y=one.y + two.y)
     a, b = _fitting("sum", one, two)
 
-    def side(s: Side, t: Side, within: Tensor | None) -> Side:
-        return Side(s.norm + t.norm + 2 * s.mean * t.mean, s.mean + t.mean, within)
+    def norm(s: Side, t: Side) -> Side:
+        return Side((s.norm + t.norm + 2 * s.mean * t.mean).clamp_min(0), s.mean + t.mean)
 
-    def distance(s: Block | None, t: Block | None) -> Tensor | None:
+    def excess(s: Block | None, t: Block | None, x: Side, y: Side) -> Tensor | None:
+        """E_1 + E_2 + Σ_i (s α_i - β_i/s)² + 2 Π_i (s m_i^a - m_i^b/s), s² = √B'/√A'."""
         if s is None or t is None:
             return None
-        return s.distance + t.distance + 2 * (s.mean_a - s.mean_b) * (t.mean_a - t.mean_b)
+        a, b = s.left(x.root), s.right(y.root)
+        w = balance(a, b)
+        parts = unequal(((s.root_a, s.root_b), (t.root_a, t.root_b)), a, b)
+        means = 2 * (w * s.mean_a - s.mean_b / w) * (w * t.mean_a - t.mean_b / w)
+        total = (s.excess + t.excess + parts + means).clamp_min(0)
+        return torch.where((a > 0) & (b > 0), torch.minimum(total, 4 * a * b), 0)
 
-    cross, within_x, within_y = (distance(s, t) for s, t in zip(a.blocks(), b.blocks(), strict=True))
+    first, second = a.blocks(), b.blocks()
+    x = norm(a.x, b.x)
+    y = x if a.joint else norm(a.y, b.y)
+    cross = excess(first[0], second[0], x, y)
     assert cross is not None
-    x = side(a.x, b.x, within_x)
+    x = replace(x, within=excess(first[1], second[1], x, x))
+    y = x if a.joint else replace(y, within=excess(first[2], second[2], y, y))
+    one_block, two_block = first[0], second[0]
+    product = a.product + b.product + one_block.mean_a * two_block.mean_b + one_block.mean_b * two_block.mean_a
+    tangent = _plus(a.tangent, b.tangent)
     gaussian = a.law == b.law == "gaussian"
 
     def draw(units: int, generator: Generator) -> Tensor:
@@ -35,8 +48,10 @@ def add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
 
     return State(
         x=x,
-        y=x if a.joint else side(a.y, b.y, within_y),
-        distance=cross,
+        y=y,
+        excess=cross,
+        product=product,
+        tangent=None if tangent is None else tangent.expand_as(product),
         shares=a.shares if len(a.shares) > 1 else b.shares,
         channels=a.channels,
         positions=a.positions,
@@ -51,22 +66,21 @@ def add(one: State | Inputs, two: State | Inputs) -> State | Inputs:
 
 
 def multiply(one: State | Inputs, two: State | Inputs) -> State:
-    """Independent branches: A' = A₁A₂, m' = m₁m₂, and with S = A + B of each branch
+    """Independent branches: A' = A₁A₂, m' = m₁m₂, P' = P₁P₂, and with r = √(AB) of each branch
 
-    D' = ½ [(A₁ - B₁)(A₂ - B₂) + S₁D₂ + S₂D₁ - D₁D₂], which is A₁A₂ + B₁B₂ - 2 (E u₁v₁)(E u₂v₂).
+    E' = r₁E₂ + r₂E₁ - ½ E₁E₂, which is 2 (r₁r₂ - P₁P₂); Θ' = Θ₁P₂ + P₁Θ₂.
     """
     a, b = _fitting("prod", one, two)
 
     def side(s: Side, t: Side, within: Tensor | None) -> Side:
         return Side(s.norm * t.norm, s.mean * t.mean, within)
 
-    def distance(s: Block | None, t: Block | None) -> Tensor | None:
+    def excess(s: Block | None, t: Block | None) -> Tensor | None:
         if s is None or t is None:
             return None
-        sums, gaps = (s.norm_a + s.norm_b, t.norm_a + t.norm_b), (s.norm_a - s.norm_b) * (t.norm_a - t.norm_b)
-        return (gaps + sums[0] * t.distance + sums[1] * s.distance - s.distance * t.distance) / 2
+        return s.root_a * s.root_b * t.excess + t.root_a * t.root_b * s.excess - s.excess * t.excess / 2
 
-    cross, within_x, within_y = (distance(s, t) for s, t in zip(a.blocks(), b.blocks(), strict=True))
+    cross, within_x, within_y = (excess(s, t) for s, t in zip(a.blocks(), b.blocks(), strict=True))
     assert cross is not None
     x = side(a.x, b.x, within_x)
     return _merged(
@@ -74,7 +88,9 @@ def multiply(one: State | Inputs, two: State | Inputs) -> State:
         lambda parts: parts[0] * parts[1],
         x=x,
         y=x if a.joint else side(a.y, b.y, within_y),
-        distance=cross,
+        excess=cross,
+        product=a.product * b.product,
+        tangent=_plus(_times(a.tangent, b.product), _times(b.tangent, a.product)),
         law="other",
     )
 
@@ -90,26 +106,33 @@ def join(states: list[State], axis: int) -> State:
         """`first`: where the position axes begin, from the end."""
         return torch.cat([t.expand(kinds, *t.shape[1:]) for t in parts], axis - first)
 
-    def pairs(blocks: list[Block]) -> Tensor:
-        """Blocks on the diagonal are the branches' own distances, the others A + B - 2 m_a m_b."""
-
-        def entry(i: int, j: int) -> Tensor:
-            if i == j:
-                return blocks[i].distance
-            a, b = blocks[i], blocks[j]
-            return a.norm_a + b.norm_b - 2 * a.mean_a * b.mean_b
-
-        count = range(len(blocks))
+    def tiled(entry: Callable[[int, int], Tensor]) -> Tensor:
+        count = range(len(states))
         return along([along([entry(i, j) for j in count], size) for i in count], 2 * size)
 
-    def side(sides: list[Side], within: list[Block]) -> Side:
+    def product(a: Block, b: Block) -> Tensor:
+        return a.product if a is b else a.mean_a * b.mean_b
+
+    def excess(a: Block, b: Block) -> Tensor:
+        return a.excess if a is b else (2 * (a.root_a * b.root_b - a.mean_a * b.mean_b)).clamp_min(0)
+
+    def tangent(i: int, j: int) -> Tensor:
+        """Branches share no weights."""
+        known = states[i].tangent
+        return torch.zeros_like(product(cross[i], cross[j])) if i != j or known is None else known
+
+    def side(sides: list[Side], own: list[Block]) -> Side:
         norm, mean = (along([getattr(s, name) for s in sides], size) for name in ("norm", "mean"))
-        return Side(norm, mean, pairs(within) if within else None)
+        return Side(norm, mean, tiled(lambda i, j: excess(own[i], own[j])) if own else None)
+
+    def pairs(entry: Callable[[int, int], Tensor]) -> Tensor:
+        if states[0].all_positions:
+            return tiled(entry)
+        return along([entry(i, i) for i in range(len(states))], size)
 
     cross, within_x, within_y = (
         [b for b in blocks if b is not None] for blocks in zip(*(s.blocks() for s in states), strict=True)
     )
-    everywhere = states[0].all_positions
     x = side([s.x for s in states], within_x)
     positions = list(states[0].positions)
     positions[axis] = sum(s.positions[axis] for s in states)
@@ -119,7 +142,9 @@ def join(states: list[State], axis: int) -> State:
         lambda parts: along(parts, size),
         x=x,
         y=x if states[0].joint else side([s.y for s in states], within_y),
-        distance=pairs(cross) if everywhere else along([b.distance for b in cross], size),
+        excess=pairs(lambda i, j: excess(cross[i], cross[j])),
+        product=pairs(lambda i, j: product(cross[i], cross[j])),
+        tangent=None if all(s.tangent is None for s in states) else pairs(tangent),
         positions=tuple(positions),
         law="gaussian" if gaussian else "other",
     )
@@ -143,6 +168,23 @@ def _merged(states: list[State], merge: Callable[[list[Tensor]], Tensor], **chan
         "tilts": (),
     }
     return replace(states[0], **{**merged, **changes})  # type: ignore[arg-type]
+
+
+def _plus(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    """A branch without weights has no tangent kernel of its own."""
+    if one is None or two is None:
+        return two if one is None else one
+    return one + two
+
+
+def _times(tangent: Tensor | None, product: Tensor) -> Tensor | None:
+    return None if tangent is None else tangent * product
+
+
+def _beside(states: list[State]) -> Tensor | None:
+    if all(s.tangent is None for s in states):
+        return None
+    return torch.cat([torch.zeros_like(s.product) if s.tangent is None else s.tangent for s in states])
 
 
 def _fitting(place: str, one: State | Inputs, two: State | Inputs) -> tuple[State, State]:
@@ -181,7 +223,9 @@ def concatenate(states: list[State]) -> State:
     return State(
         x=x,
         y=x if first.joint else side([s.y for s in states]),
-        distance=torch.cat([s.distance for s in states]),
+        excess=torch.cat([s.excess for s in states]),
+        product=torch.cat([s.product for s in states]),
+        tangent=_beside(states),
         shares=torch.cat([s.shares * (s.channels / total) for s in states]),
         channels=total,
         positions=first.positions,

@@ -84,6 +84,11 @@ def _container_memory() -> int | None:
     return None
 
 
+def working_dtype(x: Tensor) -> torch.dtype:
+    """What the propagation works in: the type of the answer loses angles that pooling leaves small, and costs no less."""
+    return x.dtype if x.device.type == "mps" else torch.float64
+
+
 def pair_bytes(net: Layer, shape: Shape, dtype: torch.dtype, simulated: bool = False) -> int:
     """Peak bytes of one zipped pair: distances within x, within y and between them."""
     live = _LIVE_ALL if net.needs_all_positions and math.prod(shape[1:]) > 1 else _LIVE_SAME
@@ -165,6 +170,13 @@ def simulates(net: Layer, x: Tensor) -> bool:
 def require_memory(place: str, needed: int, allowed: int, remedy: str) -> None:
     if needed > allowed:
         raise BadInput(place, f"needs about {size_text(needed)}, {size_text(allowed)} are allowed", remedy)
+
+
+def require_range(place: str, moments: Tensor) -> None:
+    """Second moments without NaN: behind a norm that overflowed nothing is known."""
+    if bool(moments.isnan().any()):
+        problem = "norms leave the range of float64 inside the network"
+        raise BadInput(place, problem, "use smaller inputs or gains, or an activation that grows less than exp")
 
 
 def memory_bytes(memory: int | str, place: str = "memory") -> int:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput
-from initscope.geometry import Inputs, State, check_inputs, generator, warn_undefined
+from initscope.geometry import Inputs, State, check_inputs, generator, together, warn_undefined
 from initscope.layers import Layer, Rung, Trace
 from initscope.networks.composition import Sequential, as_network, needed_after
 from initscope.networks.planning import (
@@ -23,6 +23,7 @@ from initscope.networks.planning import (
     pair_bytes,
     require_memory,
     simulates,
+    working_dtype,
 )
 from initscope.networks.progress import Progress
 
@@ -102,9 +103,9 @@ def predict(
 ) -> Prediction:
     """Norms, distances and angles of zipped pairs (x_i, y_i) after each layer of an infinitely wide network.
 
-    x, y: (n, d) or (n, c, *positions). Computed in float64 unless `dtype` says otherwise or the device has none. Pairs are taken
-    in tiles that fit `memory` bytes (default: a quarter of what is free). Batch norm sees x and y as one batch. Layers
-    without a closed form are simulated from `seed`; their results carry a standard error.
+    x, y: (n, d) or (n, c, *positions). The answers are float64 unless `dtype` says otherwise or the device has none.
+    Pairs are taken in tiles that fit `memory` bytes (default: a quarter of what is free). Batch norm sees x and y as one
+    batch. Layers without a closed form are simulated from `seed`; their results carry a standard error.
 
     >>> from initscope.layers import Activate, Dense
     >>> from initscope.activations import RELU
@@ -118,6 +119,7 @@ def predict(
     net = as_network("predict", net)
     net.output_shape(tuple(x.shape[1:]))
     x, y = x.detach().to(dtype), y.detach().to(dtype)
+    x, y = x.to(working_dtype(x)), y.to(working_dtype(y))
     tile = _tile(net, x, memory)
     parts = []
     for start in range(0, len(x), tile):
@@ -126,7 +128,7 @@ def predict(
         parts.append(_propagate(net, x[start : start + tile], y[start : start + tile], seed, start))
     if progress is not None:
         progress(len(x), len(x))
-    layers = tuple(_join(list(rows)) for rows in zip(*parts, strict=True))
+    layers = tuple(_as_type(_join(list(rows)), dtype) for rows in zip(*parts, strict=True))
     warn_zero_layers("predict", [(layer.name, layer.norm_x, layer.norm_y) for layer in layers])
     return Prediction(layers, seed)
 
@@ -200,35 +202,39 @@ def _trace(seed: int, first: int, layer: int, replicate: int, keep: bool) -> Tra
     return Trace(generator(seed, first, layer, replicate), UNITS, keep_positions=keep)
 
 
-def totals(state: State | Inputs) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean over units and positions of A, B and D: (n,) each for zipped pairs, (n,), (m,), (n, m) for every pair."""
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Means over units and positions: (n,) each for zipped pairs; norms (n,), (m,) and the rest (n, m) for every pair."""
+
+    a: Tensor  # A = E|h(x)|²
+    b: Tensor
+    excess: Tensor
+    product: Tensor
+    tangent: Tensor | None = None
+
+
+def totals(state: State | Inputs) -> Totals:
     if isinstance(state, Inputs):
         state = replace(state, all_positions=False).state()
-    state = state.same_position()
-    size = len(state.positions)
-
-    def total(t: Tensor) -> Tensor:
-        t = state.collapse_kinds(t)[0]
-        return t.mean(tuple(range(-size, 0))) if size else t
-
-    return total(state.x.norm), total(state.y.norm), total(state.distance)
+    state = together(state)
+    tangent = None if state.tangent is None else state.tangent[0]
+    return Totals(state.x.norm[0], state.y.norm[0], state.excess[0], state.product[0], tangent)
 
 
 def _pairs(state: State | Inputs) -> tuple[Tensor, Tensor, Tensor]:
-    a, b, d = totals(state)
+    """A, B and the excess of the pairs that were asked for."""
+    found = totals(state)
     if state.joint:
-        half = len(a) // 2
-        index = torch.arange(half, device=a.device)
-        return a[:half], a[half:], d[index, half + index]
-    return a, b, d
+        half = len(found.a) // 2
+        index = torch.arange(half, device=found.a.device)
+        return found.a[:half], found.a[half:], found.excess[index, half + index]
+    return found.a, found.b, found.excess
 
 
-def geometry(a: Tensor, b: Tensor, d: Tensor) -> dict[str, Tensor]:
-    """Defect, cosine and angle from squared norms and squared distances: 1 - cos t = (D - (√A - √B)²) / 2√(AB)."""
-    alpha, beta = a.sqrt(), b.sqrt()
-    product = 2 * alpha * beta
-    defect = ((d - (alpha - beta).square()) / product).clamp(0, 2)
-    defect = torch.where(product > 0, defect, torch.nan)
+def geometry(a: Tensor, b: Tensor, excess: Tensor) -> dict[str, Tensor]:
+    """Defect, cosine and angle from squared norms and the excess: 1 - cos t = E / 2√(AB)."""
+    product = 2 * a.sqrt() * b.sqrt()
+    defect = torch.where(product > 0, (excess / product).clamp(0, 2), torch.nan)
     return {"defect": defect, "cosine": 1 - defect, "angle": 2 * (defect / 2).sqrt().asin()}
 
 
@@ -239,9 +245,10 @@ def _geometry(name: str, states: list[State | Inputs], trace: Trace) -> LayerGeo
     moments = [_pairs(s) for s in states]
     stack = [torch.stack(m) for m in zip(*moments, strict=True)]
 
-    def quantities(a: Tensor, b: Tensor, d: Tensor) -> dict[str, Tensor]:
-        lengths = {"norm_x": (units * a).sqrt(), "norm_y": (units * b).sqrt(), "distance": (units * d).sqrt()}
-        return {**lengths, **geometry(a, b, d)}
+    def quantities(a: Tensor, b: Tensor, excess: Tensor) -> dict[str, Tensor]:
+        distance = (a.sqrt() - b.sqrt()).square() + excess
+        lengths = {"norm_x": (units * a).sqrt(), "norm_y": (units * b).sqrt(), "distance": (units * distance).sqrt()}
+        return {**lengths, **geometry(a, b, excess)}
 
     value = quantities(*(t.mean(0) for t in stack))
     stderr = None
@@ -251,6 +258,11 @@ def _geometry(name: str, states: list[State | Inputs], trace: Trace) -> LayerGeo
     return LayerGeometry(
         name=name, shape=tuple(shape), method=trace.rung, error=trace.error, stderr=stderr, note="; ".join(trace.notes), **value
     )  # fmt: skip
+
+
+def _as_type(row: LayerGeometry, dtype: torch.dtype) -> LayerGeometry:
+    stderr = None if row.stderr is None else {q: t.to(dtype) for q, t in row.stderr.items()}
+    return replace(row, stderr=stderr, **{q: getattr(row, q).to(dtype) for q in QUANTITIES})
 
 
 def _join(rows: list[LayerGeometry]) -> LayerGeometry:

@@ -2,9 +2,9 @@
 
 The gradients of one unit's output for two inputs have the inner product Θ = Σ_l J_l[k_l]: k_l is what the weights of layer l
 contribute where they act, and J_l how a small change of the covariance there changes the covariance at the output, norms kept
-(for an activation f that factor is E f'(u) f'(v), by Price's theorem). So Θ is one derivative of the same propagation that
-gives the covariance: add τ k_l to the covariance behind every layer with weights, and take d/dτ at τ = 0. With a τ of its own
-for each pair of inputs, one backward pass gives all of them.
+(for an activation f that factor is E f'(u) f'(v), by Price's theorem). So Θ travels with the covariance, layer by layer: weights
+add their k_l, linear layers act on Θ as on the covariance, activations multiply it. Nothing is differentiated, so that nothing
+depends on how close two inputs are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Composition, Sequential, as_network
 from initscope.networks.fast import Variances, fast_plan, variances_of
 from initscope.networks.masks import Masked
-from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
+from initscope.networks.planning import budget, entry_bytes, require_memory, require_range, simulates, working_dtype
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
 from initscope.networks.tiles import tiles
@@ -49,7 +49,9 @@ def tangent_kernel(
     "ntk": weights are written as √Var(w) ω with ω of variance 1 and the gradient is by ω, so that the kernel has a limit;
     "standard": the gradient is by w itself, as PyTorch takes it, at the widths that the layers have. Layers that have no
     closed form, and batch norm, which couples the pairs, are refused. Dropout gives each input a mask of its own, an input
-    beside itself one and the same: the mean over masks of the gradients' inner products.
+    beside itself one and the same: the mean over masks of the gradients' inner products. Gradients do not pass an
+    activation that is piecewise constant (sign, step): what is left is the kernel of the weights behind it, as in every
+    finite network.
 
     >>> from initscope.layers import Activate, Dense
     >>> from initscope.activations import RELU
@@ -77,13 +79,15 @@ def tangent_kernel(
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
     work = tiles(len(x), len(other), side, y is None)
+    wide = working_dtype(x)
     for done, (rows, columns) in enumerate(work):
         if progress is not None:
             progress(done, len(work))
         one_pass = y is None and rows == columns and drops_units(net)
-        out[rows, columns] = _tangents(net, x[rows], other[columns], parametrization, one_pass)
+        out[rows, columns] = _tangents(net, x[rows].to(wide), other[columns].to(wide), parametrization, one_pass)
     if progress is not None:
         progress(len(work), len(work))
+    require_range("tangent_kernel", out)
     return out.triu() + out.triu(1).T if y is None else out
 
 
@@ -103,9 +107,9 @@ def _parts(layer: Layer) -> Iterator[Layer]:
 
 
 def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
-    """Images along one side of a tile: everything between the first and the last layer is kept for the way back."""
+    """Images along one side of a tile."""
     shape, allowed = tuple(x.shape[1:]), budget(memory, x.device)
-    each = entry_bytes(net, shape, x.dtype) * max(1, len(parameters(net, shape)))
+    each = entry_bytes(net, shape, working_dtype(x))
     output = 2 * len(x) * m * x.element_size()
     require_memory("tangent_kernel", output + each, allowed, "use smaller or fewer inputs, or raise memory=")
     return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), LARGEST_TILE))
@@ -118,29 +122,19 @@ def drops_units(net: Layer) -> bool:
 
 def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization, one_pass: bool) -> Tensor:
     """`one_pass`: x and y are the same batch, each input under one mask of dropout."""
-    step = torch.zeros(len(x), len(y), dtype=x.dtype, device=x.device, requires_grad=True)
-    trace = Trace(shift=_Shift(step, parametrization))
-    with torch.enable_grad():
-        inputs = Inputs(x, y, zipped=False, all_positions=net.needs_all_positions, joint=one_pass)
-        state = net.propagate(inputs, trace)
-        a, b, d = totals(state)
-        products = (a[:, None] + b - d) / 2
-        if not products.requires_grad:
-            return torch.zeros_like(products)  # no weights at all
-        (found,) = torch.autograd.grad(products.sum(), step)
-    return found
+    inputs = Inputs(x, y, zipped=False, all_positions=net.needs_all_positions, joint=one_pass)
+    found = totals(net.propagate(inputs, Trace(own=_Own(parametrization))))
+    return torch.zeros_like(found.product) if found.tangent is None else found.tangent  # None: no weights at all
 
 
-@dataclass(frozen=True, eq=False)
-class _Shift:
-    """Behind each layer with weights: the covariance plus τ times what those weights contribute to the tangent kernel."""
+@dataclass(frozen=True)
+class _Own:
+    """Behind each layer with weights: what those weights contribute to the tangent kernel."""
 
-    step: Tensor  # τ, (n, m)
     parametrization: Parametrization
 
     def __call__(self, layer: Layer, before: State, after: State) -> State:
-        block = after.cross()
-        own = (block.norm_a + block.norm_b - block.distance) / 2  # by ω: the covariance itself, bias and all
+        own = after.product  # by ω: the covariance itself, bias and all
         if self.parametrization == "standard":
             assert isinstance(layer, Dense | Conv)
             if isinstance(layer, Conv):
@@ -148,8 +142,7 @@ class _Shift:
             else:
                 weight, bias = variances(layer, before.units)
             own = (own - (bias or 0.0)) / weight + (0.0 if bias is None else 1.0)
-        step = self.step.reshape(1, *self.step.shape, *(1,) * (own.ndim - 3))
-        return replace(after, distance=after.distance - 2 * step * own)
+        return replace(after, tangent=own if after.tangent is None else after.tangent + own)
 
 
 def variances(layer: Dense | Conv, inputs: int) -> Variances:

@@ -19,7 +19,7 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from initscope.errors import InitscopeError, NoExactForm
-from initscope.geometry import Inputs, Side, State
+from initscope.geometry import Inputs, Side, State, excess_of
 from initscope.geometry.state import Law
 from initscope.layers import Layer, Trace
 from initscope.networks.merging import add, concatenate
@@ -84,7 +84,8 @@ class Capture:
         mean, norm, distance = (m.double().reshape(len(m), *positions) for m in self._moments(first, second))
         return State(
             Side(norm[first][None], mean[first][None]), Side(norm[second][None], mean[second][None]),
-            distance[None], norm.new_ones(1), channels, tuple(positions),
+            excess_of(norm[first], norm[second], distance)[None], ((norm[first] + norm[second] - distance) / 2)[None],
+            norm.new_ones(1), channels, tuple(positions),
             zipped=True, all_positions=False, law="data", independent_units=False, alike=False,
         )  # fmt: skip
 
@@ -152,7 +153,8 @@ def capture(values: Tensor, pairs: tuple[Tensor, Tensor], grams: Tensor | None =
         return None
     used = values.detach()[: int(max(pairs[0].max(), pairs[1].max())) + 1]
     x, y, apart = _parts_in_channels(used, pairs, grams)
-    defect = geometry(x.sum(1), y.sum(1), apart.sum(1))["defect"]
+    own_x, own_y = x.sum(1), y.sum(1)
+    defect = geometry(own_x, own_y, excess_of(own_x, own_y, apart.sum(1)))["defect"]
     return Capture(used, pairs, defect, _spread(x, y, apart, defect))
 
 
@@ -257,7 +259,7 @@ class Theory:
         state = next((self._states[i] for i in call.inputs if i in self._states), None)
         if state is None:
             return 0
-        pairs = state.distance.shape[1] if isinstance(state, State) else len(state.x)
+        pairs = state.excess.shape[1] if isinstance(state, State) else len(state.x)
         return 2 * pairs * math.prod(_positions(state)) * sum(self._parts.get(i, 1) for i in call.inputs)
 
     def _affordable(self, call: Call) -> int:
@@ -315,11 +317,15 @@ def _nudged(state: State | Inputs, factor: float) -> State | Inputs:
     if factor == 1.0:
         return state
     state = state.state() if isinstance(state, Inputs) else state
-    return replace(state, distance=state.distance * factor, before=None, tilts=())
+    block = state.cross()
+    more = (factor - 1) * block.distance
+    excess = torch.minimum((block.excess + more).clamp_min(0), 4 * block.root_a * block.root_b)
+    return replace(state, excess=excess, product=block.product - more / 2, before=None, tilts=())
 
 
 def _mean_defect(state: State | Inputs) -> float:
-    return float(geometry(*totals(state))["defect"].nanmean())
+    found = totals(state)
+    return float(geometry(found.a, found.b, found.excess)["defect"].nanmean())
 
 
 def _log_ratio(a: float, b: float) -> float:
@@ -327,8 +333,8 @@ def _log_ratio(a: float, b: float) -> float:
 
 
 def _rms(state: State | Inputs) -> float:
-    a, b, _ = totals(state)
-    return math.sqrt(float(a.mean() + b.mean()) / 2)
+    found = totals(state)
+    return math.sqrt(float(found.a.mean() + found.b.mean()) / 2)
 
 
 def _positions(state: State | Inputs) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ from initscope.networks.fused.kernels import DENSE_BLOCK, compiled_path, dense_l
 from initscope.networks.fused.stack import ConvStack, Own, make_laws
 from initscope.networks.progress import Progress
 
+LARGEST_RATIO = 1e3  # of norms, for which distances in float64 leave T with 7 digits
+
 
 def stack_tangents(
     stack: ConvStack, own: Sequence[Own], x: Tensor, y: Tensor | None, pooled: bool, both: bool,
@@ -26,7 +28,10 @@ def stack_tangents(
     path = compiled_path() if x.device.type == "cpu" else None
     if path is None or (pooled and not path.can_pool(stack, own, both)):
         return None
-    x, other, factors = _balanced(x, y, stack.biases, own)
+    balanced = _balanced(x, y, stack.gains, stack.biases, own)
+    if balanced is None:
+        return None
+    x, other, factors = balanced
     distance = path.has_distances(stack, pooled, own, both)
     if not distance:
         x, other = x.double(), other.double()  # products lose half of the digits of T
@@ -44,11 +49,15 @@ def dense_tangents(
     gains: tuple[float, ...], biases: tuple[float, ...], slopes: tuple[float, ...], own: Sequence[Own],
     x: Tensor, y: Tensor | None, progress: Progress | None,
 ) -> Tensor | None:  # fmt: skip
-    """E[h(x) h(y)] and the tangent kernel of dense layers, (2, n, m) in the type of x (n, d)."""
+    """E[h(x) h(y)] and the tangent kernel of dense layers, (2, n, m) for x (n, d)."""
     path = compiled_path() if x.device.type == "cpu" else None
     if path is None:
         return None
-    x, other, factors = _balanced(x, y, biases, own)
+    balanced = _balanced(x, y, gains, biases, own)
+    if balanced is None:
+        return None
+    single = x.dtype == torch.float32
+    x, other, factors = balanced
     laws = make_laws(gains, biases, slopes, (x.shape[1], *(1 for _ in gains[1:])), True)
     a, x_norms = (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, x))
     b, y_norms = (a, x_norms) if y is None else (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, other))
@@ -57,7 +66,7 @@ def dense_tangents(
         if progress is not None:
             progress(start, len(x))
         rows, columns = slice(start, start + DENSE_BLOCK), slice(start if y is None else 0, None)
-        gaps = _squared_distances(x[rows], other[columns])
+        gaps = _squared_distances(x[rows], other[columns], single)
         out[:, rows, columns] = path.dense_layers(gaps, laws, x_norms[:, rows], y_norms[:, columns], own)
     if progress is not None:
         progress(len(x), len(x))
@@ -66,16 +75,21 @@ def dense_tangents(
 
 
 def _balanced(
-    x: Tensor, y: Tensor | None, biases: tuple[float, ...], own: Sequence[Own]
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    x: Tensor, y: Tensor | None, gains: tuple[float, ...], biases: tuple[float, ...], own: Sequence[Own]
+) -> tuple[Tensor, Tensor, Tensor] | None:  # fmt: skip
     """x and y with norms near one, and by what (n, m) the kernels of these have to be multiplied.
 
-    The distance of a bright and a dark input is that of their norms, and hides the angle. Where biases neither vary nor are
-    trained, kernels are homogeneous: a power of two for each input takes the difference out, without rounding.
+    The distance of a bright and a dark input is that of their norms, and hides the angle: its error e is one of √e in T. Where
+    biases neither vary nor are trained, kernels are homogeneous: a power of two for each input takes the difference out, without
+    rounding. With biases the loops run in float64; None where the norms are too unequal even for that.
     """
     other = x if y is None else y
     if any(biases) or any(layer.offset for layer in own):
-        return x, other, torch.ones(1, 1, dtype=torch.float64)
+        square = torch.cat([gains[0] * t.flatten(1).double().square().mean(1) + biases[0] for t in (x, other)])
+        if float(square.max()) > LARGEST_RATIO**2 * float(square.min()):
+            return None
+        wide = x.double()
+        return wide, wide if y is None else other.double(), torch.ones(1, 1, dtype=torch.float64)
     left, right = _powers(x), _powers(other)
     x_scaled = x / left.to(x.dtype).view(-1, *(1,) * (x.ndim - 1))
     y_scaled = x_scaled if y is None else other / right.to(x.dtype).view(-1, *(1,) * (x.ndim - 1))
@@ -89,12 +103,12 @@ def _powers(x: Tensor) -> Tensor:
     return torch.from_numpy(np.ldexp(1.0, np.frexp(largest)[1].clip(-limit, limit))).to(x.device)
 
 
-def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
-    """Of float32 inputs by a product in float64, whose rounding is below the digits that T keeps; of others by differences."""
-    if x.dtype == torch.float64:
+def _squared_distances(x: Tensor, y: Tensor, single: bool) -> Tensor:
+    """Of single precision by a product in float64, whose rounding is below the digits that T keeps; of others by differences."""
+    if not single:
         return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square_()
-    x, y = x.double(), y.double()
-    return torch.addmm(x.square().sum(1)[:, None] + y.square().sum(1), x, y.T, alpha=-2).clamp_min_(0).float()
+    dtype, x, y = x.dtype, x.double(), y.double()
+    return torch.addmm(x.square().sum(1)[:, None] + y.square().sum(1), x, y.T, alpha=-2).clamp_min_(0).to(dtype)
 
 
 def _mirrored(out: Tensor, symmetric: bool) -> Tensor:

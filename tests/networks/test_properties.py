@@ -1,0 +1,58 @@
+"""Kernels and tangent kernels of random networks over the whole language: symmetric, positive semidefinite, continuous.
+
+`python benchmarks/properties.py` examines thousands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from laws.properties import examine
+from laws.random_networks import networks
+
+
+def _violations(count: int, seed: int, integrated: float) -> tuple[list[str], Counter[str]]:
+    found, computed = [], Counter[str]()
+    for text, net, x in networks(count, seed, integrated):
+        result = examine(net, x)
+        found += [f"{text} on {tuple(x.shape[1:])}: {problem}" for problem in result.violated]
+        computed.update(result.computed)
+    return found, computed
+
+
+def test_a_few_networks() -> None:
+    found, computed = _violations(25, seed=1, integrated=0.0)
+    assert not found
+    assert computed["kernel"] > 15
+    assert computed["tangent, continuity"] > 5
+
+
+@pytest.mark.slow
+def test_some_hundred_networks() -> None:
+    found, computed = _violations(300, seed=2, integrated=0.05)
+    assert not found
+    assert computed["kernel"] > 200
+    assert computed["tangent, continuity"] > 80
+
+
+def test_violations_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix with a wrong sign, one without symmetry, and one that forgets near inputs."""
+    _, net, x = next(networks(1, seed=3, integrated=0.0))
+
+    def forgetful(net: object, x: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
+        whole = torch.eye(len(x), dtype=torch.float64)
+        return whole if y is None or torch.equal(x, y) else whole * (torch.dist(x, y) > 1e-6)
+
+    ones = torch.ones(6, 6, dtype=torch.float64)
+    wrong = {
+        "eigenvalue": lambda *_: 1.5 * torch.eye(6, dtype=torch.float64) - 0.5 * ones,
+        "not symmetric": lambda *_: torch.eye(6, dtype=torch.float64) + 0.1 * ones.triu(1),
+        "NaN": lambda *_: torch.eye(6, dtype=torch.float64).index_fill(0, torch.tensor([1]), torch.nan),
+        "is off by": forgetful,
+    }
+    for words, function in wrong.items():
+        monkeypatch.setattr("laws.properties.kernel", function)
+        assert any(words in problem for problem in examine(net, x).violated if problem.startswith("kernel")), words
