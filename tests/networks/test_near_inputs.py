@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from initscope.activations import Activation
+from initscope.errors import BadInput
 from initscope.finite import simulate_tangent
 from initscope.layers import Activate, Dense, GlobalAveragePool
 from initscope.networks import Sequential, kernel, parse, tangent, tangent_kernel
@@ -203,3 +204,11 @@ def test_linear_parts_do_not_matter_to_the_excess() -> None:
     found = kernel(Sequential(GlobalAveragePool(), *parse("dense identity scale(3)").layers), x, y, quantity="defect")
     u, v = (t.mean((2, 3)) / t.mean((2, 3)).norm(dim=1, keepdim=True) for t in (x, y))
     torch.testing.assert_close(found.diagonal(), (u - v).square().sum(1) / 2, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(
+    "text", ["conv1 exp conv1 exp conv1 exp ln gap", "conv1 exp conv1 exp conv1 exp conv1 relu gmp"]
+)
+def test_overflow_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="range of float64"):
+        kernel(parse(text), 30 * images(2, (3, 2, 2)))

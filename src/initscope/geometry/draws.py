@@ -52,6 +52,9 @@ def covariance(state: State) -> Tensor:
     group) where the state has only equal positions.
     """
     products = [b.product for b in state.blocks() if b is not None]
+    if not all(bool(p.isfinite().all()) for p in products):
+        problem = "norms leave the range of float64 inside the network, units cannot be drawn"
+        raise BadInput("draw", problem, "use smaller inputs or gains, or an activation that grows less than exp")
     size = len(state.positions)
     if state.zipped:
         if state.all_positions:
