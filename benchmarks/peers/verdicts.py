@@ -1,0 +1,172 @@
+"""What the answers of the differential suite amount to: errors, who is right, and the tables."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from random_networks import Network, kinds, text
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import kernels
+
+TOLERANCE = {"float64": 1e-6, "float32": 1e-4}
+QUANTITIES = ("product", "tangent")
+NAMES = {"product": "NNGP", "tangent": "tangent"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One kernel of one network in one precision."""
+
+    network: Network
+    quantity: str
+    precision: str
+    between: float  # the two sides' difference; NaN where one has no number
+    ours: float  # error by the judge, NaN if it was not asked
+    theirs: float
+    note: str  # why a side has no number
+
+    @property
+    def tolerance(self) -> float:
+        return TOLERANCE[self.precision]
+
+    @property
+    def agree(self) -> bool:
+        return self.between <= self.tolerance
+
+    @property
+    def right(self) -> str:
+        """By the judge; in float32 the peer's answer is its float64."""
+        ours, theirs = self.ours <= self.tolerance, self.theirs <= self.tolerance
+        if np.isnan(self.ours) and np.isnan(self.theirs):
+            return "not judged"
+        return {(True, True): "both", (True, False): "initscope", (False, True): "neural-tangents"}.get(
+            (ours, theirs), "neither"
+        )
+
+
+def matrix(answer: Any) -> np.ndarray | None:
+    return np.array(answer, dtype=float) if isinstance(answer, list) else None
+
+
+def distance(one: np.ndarray | None, two: np.ndarray | None, scale: np.ndarray | None = None) -> float:
+    """Largest error of an entry by the root of its two diagonal entries (of `two`); infinite where one is not finite."""
+    if one is None or two is None:
+        return np.nan
+    reference = two if scale is None else scale
+    diagonal = np.sqrt(np.abs(np.diag(reference)))
+    norm = np.outer(diagonal, diagonal)
+    gap = np.abs(one - two)
+    if not np.isfinite(gap).all():
+        return np.inf
+    return float(np.where(gap == 0, 0.0, gap / np.where(norm == 0, np.finfo(float).tiny, norm)).max())
+
+
+def compare(ours: dict[str, Any], theirs: dict[str, Any], quantity: str, precision: str) -> float:
+    return distance(matrix(ours.get(precision, {}).get(quantity)), matrix(theirs.get(quantity)))
+
+
+def differs(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    """Whether the judge is needed: a difference above the tolerance, or one that only one side answers."""
+    for precision, tolerance in TOLERANCE.items():
+        for quantity in QUANTITIES:
+            if not compare(ours, theirs, quantity, precision) <= tolerance:
+                return True
+    return False
+
+
+def judge(
+    network: Network, ours: dict[str, Any], theirs: dict[str, Any], judged: dict[str, Any] | None
+) -> list[Verdict]:
+    found = []
+    for precision in TOLERANCE:
+        for quantity in QUANTITIES:
+            mine, other = ours.get(precision, ours).get(quantity, ours), theirs.get(quantity, theirs)
+            truth = matrix((judged or {}).get(quantity))
+            errors = [distance(matrix(side), truth) for side in (mine, other)]
+            note = "; ".join(
+                f"{who}: {reason}"
+                for who, side in (("initscope", mine), ("neural-tangents", other))
+                if isinstance(side, dict)
+                for reason in [side.get("refused") or side.get("crashed") or f"over {side.get('timeout')} s"]
+            )
+            found.append(
+                Verdict(network, quantity, precision, compare(ours, theirs, quantity, precision), *errors, note)
+            )
+    return found
+
+
+def page(found: list[list[Verdict]]) -> str:
+    return "\n".join([*summary(found), "", *by_kind(found), "", *differences(found), ""])
+
+
+def summary(found: list[list[Verdict]]) -> list[str]:
+    columns = ("kernel", "precision", "compared", "agree", "initscope right", "neural-tangents right", "neither")
+    columns += ("only initscope answers", "only neural-tangents answers", "worst error of initscope")
+    lines = [f"{len(found)} networks.", "", f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
+    for place in range(4):
+        column = [verdicts[place] for verdicts in found]
+        both = [v for v in column if not v.note]
+        judged = [v for v in both if not v.agree]
+        count = {who: sum(v.right == who for v in judged) for who in ("initscope", "neural-tangents", "neither")}
+        alone = [sum(f"{who}:" in v.note for v in column) for who in ("neural-tangents", "initscope")]
+        worst = max((v.between if v.agree else v.ours for v in both), default=np.nan)
+        cells = [
+            NAMES[column[0].quantity],
+            column[0].precision,
+            len(both),
+            sum(v.agree for v in both),
+            *count.values(),
+            *alone,
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} | {worst:.1e} |")
+    return lines
+
+
+def by_kind(found: list[list[Verdict]]) -> list[str]:
+    """Per kind of layer: networks that have it, and the worst error of initscope where it was right, by precision."""
+    lines = ["| layer | networks | NNGP float64 | tangent float64 | NNGP float32 | tangent float32 | initscope wrong |",
+             "| --- " * 7 + "|"]  # fmt: skip
+    table: dict[str, list[list[Verdict]]] = defaultdict(list)
+    for verdicts in found:
+        for kind in kinds(verdicts[0].network["layers"]):
+            table[kind].append(verdicts)
+    for kind, rows in sorted(table.items()):
+        worst = []
+        for place in range(4):
+            errors = [v.between if v.agree else v.ours for v in (row[place] for row in rows) if not v.note]
+            worst.append(max((e for e in errors if e <= 1), default=np.nan))
+        wrong = sum(any(_wrong(v) for v in row) for row in rows)
+        lines.append(f"| {kind} | {len(rows)} | {' | '.join(f'{w:.1e}' for w in worst)} | {wrong} |")
+    return lines
+
+
+def _wrong(v: Verdict) -> bool:
+    return not v.note and not v.agree and v.right in ("neural-tangents", "neither")
+
+
+def differences(found: list[list[Verdict]]) -> list[str]:
+    lines = ["| network | kernel | precision | between them | error of initscope | of neural-tangents | right | layers |",
+             "| --- " * 8 + "|"]  # fmt: skip
+    for verdicts in found:
+        for v in verdicts:
+            if not v.agree and not v.note:
+                index = v.network["index"]
+                words = text(v.network["layers"]).replace("|", "\\|")
+                errors = " | ".join(f"{e:.1e}" for e in (v.between, v.ours, v.theirs))
+                lines.append(f"| {index} | {NAMES[v.quantity]} | {v.precision} | {errors} | {v.right} | `{words}` |")
+    refusals: dict[str, int] = defaultdict(int)
+    for verdicts in found:
+        for v in verdicts:
+            if v.note and v.precision == "float64":
+                refusals[f"{NAMES[v.quantity]}: {v.note}"] += 1
+    return [*lines, "", *(f"- {count} times {note}" for note, count in sorted(refusals.items()))]
+
+
+def put(path: Path, words: str) -> None:
+    kernels.put(path, "benchmarks/peers/differential", words)
