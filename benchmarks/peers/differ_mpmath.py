@@ -15,6 +15,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 from judge_duals import DUALS, Dual, Pair
+from random_networks import every
 
 Node = dict[str, Any]
 
@@ -27,16 +28,17 @@ class State:
     tangent: Any
     size: tuple[int, ...]
     channels: int
+    pooled: bool  # otherwise only pairs of equal positions are kept right, which is all that the output needs
 
     def both(self, change: Callable[[Any], Any], **others: Any) -> State:
         return replace(self, product=change(self.product), tangent=change(self.tangent), **others)
 
 
-def enter(inputs: Any) -> State:
+def enter(inputs: Any, pooled: bool) -> State:
     x = np.vectorize(mp.mpf, otypes=[object])(np.asarray(inputs, np.float64))
     x = x.reshape(*x.shape[:2], -1)  # (inputs, channels, positions)
     product = np.einsum("icp,jcq->ijpq", x, x) / x.shape[1]
-    return State(product, product * 0, np.shape(inputs)[2:], x.shape[1])
+    return State(product, product * 0, np.shape(inputs)[2:], x.shape[1], pooled)
 
 
 def weigh(node: Node, averaged: State, fan_in: int, standard: bool) -> State:
@@ -80,6 +82,8 @@ def activate(state: State, dual: Dual) -> State:
     norm = [[state.product[i, i, q, q] for q in range(p)] for i in range(n)]
     known: dict[tuple[Any, ...], Pair] = {}
     for i, j, q, r in np.ndindex(product.shape):
+        if q != r and not state.pooled:
+            continue
         key = ((i, q), (j, r)) if (i, q) <= (j, r) else ((j, r), (i, q))
         if key not in known:
             known[key] = dual(norm[i][q], norm[j][r], state.product[i, j, q, r])
@@ -180,7 +184,8 @@ def run(state: State, layers: list[Node], standard: bool) -> State:
 
 
 def answer(network: Node) -> dict[str, Any]:
-    state = run(enter(network["inputs"]), network["layers"], network["parametrization"] == "standard")
+    pooled = any(node["op"] in ("avgpool", "gap") for node in every(network["layers"]))
+    state = run(enter(network["inputs"], pooled), network["layers"], network["parametrization"] == "standard")
     if state.size:
         state = flat(state)
     return {name: getattr(state, name)[:, :, 0, 0].astype(float).tolist() for name in ("product", "tangent")}

@@ -1,11 +1,12 @@
 """initscope against neural-tangents on random networks, with a judge of 40 digits where they differ.
 
-    python benchmarks/peers/differential.py [--networks 500] [--seed 0] [--only INDEX ...] [--limit 120] [--page docs/PAGE.md]
+    python benchmarks/peers/differential.py [--networks 500] [--seed 0] [--only INDEX ...] [--limit 600] [--page docs/PAGE.md]
 
 Both kernels of every network, in float64 and float32, are compared with the peer's float64: largest error of an entry, relative
 to the root of the two diagonal entries that belong to it. Where they differ by more than 1e-6 (float32: 1e-4), or one side has
 no number, the judge (mpmath, from the textbook) says who is right. The peer's environment is made in build on first use.
-Answers are kept in build/differential and asked for once; initscope is asked again when its source has changed.
+Answers are kept in build/differential and asked for once; initscope is asked again when its source has changed. Every difference
+is listed in differences.md there; the tables that are printed group them by cause.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import references
 import verdicts
 from random_networks import Network, network
 from sides import BUILD, HERE, interpreter
@@ -86,7 +88,8 @@ def answers(side: str, folder: Path, networks: Iterable[Network], limit: float) 
         for one in wanted:
             if one["index"] not in known:
                 known[one["index"]] = worker.ask(one)
-                print(json.dumps({"index": one["index"], **known[one["index"]]}), file=file, flush=True)
+                if "timeout" not in known[one["index"]]:  # the next run tries again
+                    print(json.dumps({"index": one["index"], **known[one["index"]]}), file=file, flush=True)
                 print(f"{side} {one['index']}", file=sys.stderr, flush=True)
     worker.stop()
     return {one["index"]: known[one["index"]] for one in wanted}
@@ -106,9 +109,12 @@ def main() -> None:
     parser.add_argument("--networks", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, nargs="+", metavar="INDEX", help="some of the networks")
-    parser.add_argument("--limit", type=float, default=120, help="seconds for one network on one side")
+    parser.add_argument("--limit", type=float, default=600, help="seconds for one network on one side")
     parser.add_argument("--page", type=Path, help="a page that has the tables between two marks")
     parser.add_argument("--records", type=Path, default=BUILD / "differential")
+    parser.add_argument(
+        "--references", type=Path, metavar="FILE", help="write the peer's kernels of 60 networks to FILE (.npz)"
+    )
     options = parser.parse_args()
     networks = [network(options.seed, i) for i in options.only or range(options.networks)]
     folder = options.records / f"seed-{options.seed}"
@@ -119,10 +125,13 @@ def main() -> None:
             lambda side: answers(side, folder, networks, options.limit), ("initscope", "neural-tangents")
         )
     doubtful = [one for one in networks if verdicts.differs(ours[one["index"]], theirs[one["index"]])]
-    judged = answers("mpmath", folder, doubtful, 5 * options.limit)
+    judged = answers("mpmath", folder, doubtful, options.limit)
     found = [
         verdicts.judge(one, ours[one["index"]], theirs[one["index"]], judged.get(one["index"])) for one in networks
     ]
+    (folder / "differences.md").write_text(verdicts.differences(found))
+    if options.references is not None:
+        references.save(options.references, references.choose(found, theirs, 60), theirs)
     text = verdicts.page(found)
     if options.page is not None:
         verdicts.put(options.page, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def judge(
 
 
 def page(found: list[list[Verdict]]) -> str:
-    return "\n".join([*summary(found), "", *by_kind(found), "", *differences(found), ""])
+    return "\n".join([*summary(found), "", *by_kind(found), "", *by_cause(found), ""])
 
 
 def summary(found: list[list[Verdict]]) -> list[str]:
@@ -150,22 +151,105 @@ def _wrong(v: Verdict) -> bool:
     return not v.note and not v.agree and v.right in ("neural-tangents", "neither")
 
 
-def differences(found: list[list[Verdict]]) -> list[str]:
-    lines = ["| network | kernel | precision | between them | error of initscope | of neural-tangents | right | layers |",
-             "| --- " * 8 + "|"]  # fmt: skip
-    for verdicts in found:
-        for v in verdicts:
-            if not v.agree and not v.note:
-                index = v.network["index"]
-                words = text(v.network["layers"]).replace("|", "\\|")
-                errors = " | ".join(f"{e:.1e}" for e in (v.between, v.ours, v.theirs))
-                lines.append(f"| {index} | {NAMES[v.quantity]} | {v.precision} | {errors} | {v.right} | `{words}` |")
+def by_cause(found: list[list[Verdict]]) -> list[str]:
+    """Differences grouped by who is right and why, each with its smallest network."""
+    columns = (
+        "right",
+        "cause",
+        "networks",
+        "kernels",
+        "largest error of initscope",
+        "of neural-tangents",
+        "smallest network",
+    )
+    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
+    groups: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
+    for v in every(found):
+        if not v.agree and not v.note:
+            groups[v.right, cause(v)].append(v)
+    for (right, why), rows in sorted(groups.items()):
+        smallest = min(rows, key=lambda v: len(words(v)))
+        networks = len({v.network["index"] for v in rows})
+        errors = (max(v.ours for v in rows), max(v.theirs for v in rows))
+        cells = [
+            right,
+            why,
+            networks,
+            len(rows),
+            *(f"{e:.1e}" for e in errors),
+            f"{smallest.network['index']}: `{words(smallest)}`",
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     refusals: dict[str, int] = defaultdict(int)
-    for verdicts in found:
-        for v in verdicts:
-            if v.note and v.precision == "float64":
-                refusals[f"{NAMES[v.quantity]}: {v.note}"] += 1
+    for v in every(found):
+        if v.note and v.precision == "float64":
+            refusals[f"{NAMES[v.quantity]}: {v.note}"] += 1
     return [*lines, "", *(f"- {count} times {note}" for note, count in sorted(refusals.items()))]
+
+
+def differences(found: list[list[Verdict]]) -> str:
+    """Every difference, one line each."""
+    columns = (
+        "network",
+        "kernel",
+        "precision",
+        "between them",
+        "error of initscope",
+        "of neural-tangents",
+        "right",
+        "cause",
+        "layers",
+    )
+    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
+    for v in every(found):
+        if not v.agree and not v.note:
+            errors = " | ".join(f"{e:.1e}" for e in (v.between, v.ours, v.theirs))
+            start = f"{v.network['index']} | {NAMES[v.quantity]} | {v.precision}"
+            lines.append(f"| {start} | {errors} | {v.right} | {cause(v)} | `{words(v)}` |")
+    return "\n".join([*lines, ""])
+
+
+def every(found: list[list[Verdict]]) -> list[Verdict]:
+    return [v for verdicts in found for v in verdicts]
+
+
+def words(v: Verdict) -> str:
+    return text(v.network["layers"]).replace("|", "\\|")
+
+
+def cause(v: Verdict) -> str:
+    """Of each side that is wrong: what is known to make it so on such a network; "unknown" asks for a closer look."""
+    layers = kinds(v.network["layers"])
+    wrong = [side for side, error in (("initscope", v.ours), ("neural-tangents", v.theirs)) if not error <= v.tolerance]
+    return "; ".join(f"{side}: {next(why for why, applies in CAUSES[side] if applies(v, layers))}" for side in wrong)
+
+
+def _always(v: Verdict, layers: set[str]) -> bool:
+    return True
+
+
+Rule = tuple[str, Callable[[Verdict, set[str]], object]]
+CAUSES: dict[str, list[Rule]] = {
+    "neural-tangents": [
+        (
+            "rectified powers are NaN where the angle is 0",
+            lambda v, on: v.theirs == np.inf and on & {"step", "relupower"},
+        ),
+        ("ImageResize takes height for width after an odd number of convolutions", lambda v, on: "up" in on),
+        (
+            "Sign takes the covariance of different positions as 1",
+            lambda v, on: "sign" in on and on & {"avgpool", "gap"},
+        ),
+        ("Gauss-Hermite quadrature, 56 nodes", lambda v, on: on & {"tanh", "sigmoid", "silu", "softplus"}),
+        ("unknown", _always),
+    ],
+    "initscope": [
+        ("tangents through jumps", lambda v, on: v.quantity == "tangent" and on & {"sign", "step"}),
+        ("tangents where inputs or positions nearly agree", lambda v, on: v.quantity == "tangent"),
+        ("float32 where norms differ", lambda v, on: v.precision == "float32"),
+        ("unknown", _always),
+    ],
+}
 
 
 def put(path: Path, words: str) -> None:
