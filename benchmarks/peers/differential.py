@@ -1,12 +1,13 @@
-"""initscope against neural-tangents on random networks, with a judge of 40 digits where they differ.
+"""initscope against neural-tangents on random networks, with a judge that shares no code with either.
 
     python benchmarks/peers/differential.py [--networks 500] [--seed 0] [--only INDEX ...] [--limit 600] [--page docs/PAGE.md]
 
 Both kernels of every network, in float64 and float32, are compared with the peer's float64: largest error of an entry, relative
-to the root of the two diagonal entries that belong to it. Where they differ by more than 1e-6 (float32: 1e-4), or one side has
-no number, the judge (mpmath, from the textbook) says who is right. The peer's environment is made in build on first use.
-Answers are kept in build/differential and asked for once; initscope is asked again when its source has changed. Every difference
-is listed in differences.md there; the tables that are printed group them by cause.
+to the root of the two diagonal entries that belong to it. The judge (formulas of the textbook in long doubles; in mpmath's 40
+digits when differ_judge.py is asked for them) says who is right where they differ by more than 1e-6 (float32: 1e-4).
+
+The peer's environment is made in build on first use. Answers are kept in build/differential and asked for once; initscope is
+asked again when its source has changed. differences.md there lists every difference; what is printed groups them by cause.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SOURCE = HERE.parents[1] / "src" / "initscope"
 SIDES = {
     "initscope": ("differ_initscope.py", None),
     "neural-tangents": ("differ_neural_tangents.py", "peer-nt"),
-    "mpmath": ("differ_mpmath.py", None),
+    "judge": ("differ_judge.py", None),
 }
 
 
@@ -124,11 +125,8 @@ def main() -> None:
         ours, theirs = pool.map(
             lambda side: answers(side, folder, networks, options.limit), ("initscope", "neural-tangents")
         )
-    doubtful = [one for one in networks if verdicts.differs(ours[one["index"]], theirs[one["index"]])]
-    judged = answers("mpmath", folder, doubtful, options.limit)
-    found = [
-        verdicts.judge(one, ours[one["index"]], theirs[one["index"]], judged.get(one["index"])) for one in networks
-    ]
+    truth = answers("judge", folder, networks, options.limit)
+    found = [verdicts.judge(one, *(side[one["index"]] for side in (ours, theirs, truth))) for one in networks]
     (folder / "differences.md").write_text(verdicts.differences(found))
     if options.references is not None:
         references.save(options.references, references.choose(found, theirs, 60), theirs)

@@ -1,9 +1,9 @@
-"""The smallest networks on which initscope and neural-tangents differ, with two witnesses: mpmath and finite networks.
+"""The smallest networks on which initscope and neural-tangents differ, with two witnesses: the judge and finite networks.
 
     python benchmarks/peers/evidence.py [--only NAME ...] [--draws 400] [--width 256]
 
-Prints, for the entry of each case, both sides, the judge's value of 40 digits, and the mean over finite networks (weights drawn by
-PyTorch, gradients by autograd) with its standard error.
+Prints, for one entry of each case, both sides, the judge's value, and the mean over finite networks (weights drawn by PyTorch,
+gradients by autograd) with its standard error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from differential import Worker
 
 from initscope.finite import simulate_tangent
 
-X = torch.randn(2, 1, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+X = torch.randn(2, 2, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,24 @@ def dense(w: float = 1.0) -> dict[str, Any]:
 
 
 UP, GAP, FLATTEN = {"op": "up", "factor": 2}, {"op": "gap"}, {"op": "flatten"}
+V = X.flatten(1)
+NEAR = X[:1] * (1 + torch.tensor([0, 1e-9], dtype=torch.float64).reshape(2, 1, 1, 1))
 CASES = {
-    "step": Case([dense(), act("step")], "product", X.flatten(1), (0, 0), "RectifiedMonomial divides by the sine of 0"),
-    "relupower": Case([dense(), act("relupower", 2)], "tangent", X.flatten(1), (0, 0), "RectifiedMonomial divides by the sine of 0"),
+    "step": Case([dense(), act("step")], "product", V, (0, 0), "RectifiedMonomial divides by the sine of 0"),
+    "relupower": Case(
+        [dense(), act("relupower", 2)], "tangent", V, (0, 0), "RectifiedMonomial divides by the sine of 0"
+    ),
     "up": Case([conv(), UP, FLATTEN], "product", X, (0, 1), "ImageResize after one convolution takes height for width"),
-    "up twice": Case([conv(), conv(), UP, FLATTEN], "product", X, (0, 1), "the same function, and right after two"),
-    "sign": Case([conv(), act("sign"), GAP, dense(), act("relu")], "product", X, (0, 1), "Sign gives different positions covariance 1"),
-    "tanh": Case([dense(5.0), act("tanh")], "product", X.flatten(1), (0, 1), "Gauss-Hermite quadrature at variance 25"),
-    "sign tangent": Case([dense(), act("sign"), dense()], "tangent", X.flatten(1), (0, 1), "the derivative of a jump counts as 0 in backpropagation"),
-    "equal positions": Case([conv(), act("tanh"), GAP], "tangent", X[:, :, :1, :1].expand(-1, -1, 2, 2), (0, 0), "positions that agree"),
-}  # fmt: skip
+    "up, two": Case([conv(), conv(), UP, FLATTEN], "product", X, (0, 1), "the same kernel, and right after two"),
+    "sign": Case(
+        [conv(), act("sign"), GAP, dense(), act("relu")], "product", X, (0, 1), "Sign: positions have covariance 1"
+    ),
+    "tanh": Case([dense(5.0), act("tanh")], "product", V, (0, 1), "Gauss-Hermite quadrature at variance 25"),
+    "sign tangent": Case(
+        [dense(), act("sign"), dense()], "tangent", V, (0, 1), "the derivative of a jump is 0 to autograd"
+    ),
+    "nearly equal": Case([conv(), act("gelu"), GAP], "tangent", NEAR, (0, 1), "inputs that differ by 1e-9"),
+}
 
 
 def finite(case: Case, draws: int, width: int) -> tuple[float, float]:
@@ -84,9 +92,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--width", type=int, default=256)
     options = parser.parse_args()
-    workers = {side: Worker(side, 600) for side in ("initscope", "neural-tangents", "mpmath")}
+    workers = {side: Worker(side, 600) for side in ("initscope", "neural-tangents", "judge")}
     print(
-        "| case | initscope | neural-tangents | mpmath | finite networks | why |\n| --- | --- | --- | --- | --- | --- |"
+        "| case | initscope | neural-tangents | judge | finite networks | why |\n| --- | --- | --- | --- | --- | --- |"
     )
     for name in options.only:
         case = CASES[name]

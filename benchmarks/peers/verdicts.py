@@ -28,7 +28,7 @@ class Verdict:
     quantity: str
     precision: str
     between: float  # the two sides' difference; NaN where one has no number
-    ours: float  # error by the judge, NaN if it was not asked
+    ours: float  # error by the judge
     theirs: float
     note: str  # why a side has no number
 
@@ -44,8 +44,6 @@ class Verdict:
     def right(self) -> str:
         """By the judge; in float32 the peer's answer is its float64."""
         ours, theirs = self.ours <= self.tolerance, self.theirs <= self.tolerance
-        if np.isnan(self.ours) and np.isnan(self.theirs):
-            return "not judged"
         return {(True, True): "both", (True, False): "initscope", (False, True): "neural-tangents"}.get(
             (ours, theirs), "neither"
         )
@@ -72,24 +70,12 @@ def compare(ours: dict[str, Any], theirs: dict[str, Any], quantity: str, precisi
     return distance(matrix(ours.get(precision, {}).get(quantity)), matrix(theirs.get(quantity)))
 
 
-def differs(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    """Whether the judge is needed: a difference above the tolerance, or one that only one side answers."""
-    for precision, tolerance in TOLERANCE.items():
-        for quantity in QUANTITIES:
-            if not compare(ours, theirs, quantity, precision) <= tolerance:
-                return True
-    return False
-
-
-def judge(
-    network: Network, ours: dict[str, Any], theirs: dict[str, Any], judged: dict[str, Any] | None
-) -> list[Verdict]:
+def judge(network: Network, ours: dict[str, Any], theirs: dict[str, Any], truth: dict[str, Any]) -> list[Verdict]:
     found = []
     for precision in TOLERANCE:
         for quantity in QUANTITIES:
             mine, other = ours.get(precision, ours).get(quantity, ours), theirs.get(quantity, theirs)
-            truth = matrix((judged or {}).get(quantity))
-            errors = [distance(matrix(side), truth) for side in (mine, other)]
+            errors = [distance(matrix(side), matrix(truth.get(quantity))) for side in (mine, other)]
             note = "; ".join(
                 f"{who}: {reason}"
                 for who, side in (("initscope", mine), ("neural-tangents", other))
@@ -116,7 +102,7 @@ def summary(found: list[list[Verdict]]) -> list[str]:
         judged = [v for v in both if not v.agree]
         count = {who: sum(v.right == who for v in judged) for who in ("initscope", "neural-tangents", "neither")}
         alone = [sum(f"{who}:" in v.note for v in column) for who in ("neural-tangents", "initscope")]
-        worst = max((v.between if v.agree else v.ours for v in both), default=np.nan)
+        worst = max((v.ours for v in both), default=np.nan)
         cells = [
             NAMES[column[0].quantity],
             column[0].precision,
@@ -140,7 +126,7 @@ def by_kind(found: list[list[Verdict]]) -> list[str]:
     for kind, rows in sorted(table.items()):
         worst = []
         for place in range(4):
-            errors = [v.between if v.agree else v.ours for v in (row[place] for row in rows) if not v.note]
+            errors = [v.ours for v in (row[place] for row in rows) if not v.note]
             worst.append(max((e for e in errors if e <= 1), default=np.nan))
         wrong = sum(any(_wrong(v) for v in row) for row in rows)
         lines.append(f"| {kind} | {len(rows)} | {' | '.join(f'{w:.1e}' for w in worst)} | {wrong} |")
@@ -148,7 +134,7 @@ def by_kind(found: list[list[Verdict]]) -> list[str]:
 
 
 def _wrong(v: Verdict) -> bool:
-    return not v.note and not v.agree and v.right in ("neural-tangents", "neither")
+    return not v.note and not v.ours <= v.tolerance
 
 
 def by_cause(found: list[list[Verdict]]) -> list[str]:

@@ -1,6 +1,6 @@
-"""The judge of the differential suite: both kernels of a network with 40 digits, from textbook formulas in covariances.
+"""The judge of the differential suite: both kernels of a network from textbook formulas in covariances.
 
-It shares no code with either side.
+It shares no code with either side. Long doubles, or 40 digits with the argument "digits".
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import mpmath as mp
 import numpy as np
-from judge_duals import DUALS, Dual, Pair
+from judge_duals import DIGITS, DUALS, LONG, Arithmetic, Dual
 from random_networks import every
 
 Node = dict[str, Any]
@@ -22,28 +21,29 @@ Node = dict[str, Any]
 
 @dataclass(frozen=True)
 class State:
-    """Covariances and tangent kernel of all pairs: (inputs, inputs, positions, positions), as matrices of 40 digits."""
+    """Covariances and tangent kernel of all pairs: (inputs, inputs, positions, positions), as numbers of the judge."""
 
     product: Any
     tangent: Any
     size: tuple[int, ...]
     channels: int
+    m: Arithmetic
     pooled: bool  # otherwise only pairs of equal positions are kept right, which is all that the output needs
 
     def both(self, change: Callable[[Any], Any], **others: Any) -> State:
         return replace(self, product=change(self.product), tangent=change(self.tangent), **others)
 
 
-def enter(inputs: Any, pooled: bool) -> State:
-    x = np.vectorize(mp.mpf, otypes=[object])(np.asarray(inputs, np.float64))
-    x = x.reshape(*x.shape[:2], -1)  # (inputs, channels, positions)
-    product = np.einsum("icp,jcq->ijpq", x, x) / x.shape[1]
-    return State(product, product * 0, np.shape(inputs)[2:], x.shape[1], pooled)
+def enter(inputs: Any, m: Arithmetic, pooled: bool) -> State:
+    x = np.asarray(inputs, np.float64)
+    x = np.array([m.number(v) for v in x.ravel()]).reshape(*x.shape[:2], -1)  # (inputs, channels, positions)
+    product = sum(x[:, None, c, :, None] * x[None, :, c, None, :] for c in range(x.shape[1])) / x.shape[1]
+    return State(product, product * 0, np.shape(inputs)[2:], x.shape[1], m, pooled)
 
 
 def weigh(node: Node, averaged: State, fan_in: int, standard: bool) -> State:
     """Weights of variance w²/fan_in and biases of variance b² on what they see, averaged over the fan-in."""
-    w, b = mp.mpf(node["w"]), mp.mpf(node["b"])
+    w, b = averaged.m.number(node["w"]), averaged.m.number(node["b"])
     product = w**2 * averaged.product + b**2
     own = fan_in * averaged.product + (1 if node["b"] else 0) if standard else product
     return replace(averaged, product=product, tangent=own + w**2 * averaged.tangent, channels=node["width"])
@@ -51,7 +51,7 @@ def weigh(node: Node, averaged: State, fan_in: int, standard: bool) -> State:
 
 def read(t: Any, places: list[int]) -> Any:
     """Positions `places` of both axes, zeros for place -1."""
-    wide = np.pad(t, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=mp.mpf(0))
+    wide = np.pad(t, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=0)
     return wide[:, :, places][:, :, :, places]
 
 
@@ -76,28 +76,26 @@ def windows(
     return taps, tuple(out)
 
 
-def activate(state: State, dual: Dual) -> State:
+def activate(state: State, make: Callable[..., Dual], numbers: Sequence[float]) -> State:
     n, _, p, _ = state.product.shape
     product, tangent = state.product.copy(), state.tangent.copy()
-    norm = [[state.product[i, i, q, q] for q in range(p)] for i in range(n)]
-    known: dict[tuple[Any, ...], Pair] = {}
-    for i, j, q, r in np.ndindex(product.shape):
-        if q != r and not state.pooled:
-            continue
-        key = ((i, q), (j, r)) if (i, q) <= (j, r) else ((j, r), (i, q))
-        if key not in known:
-            known[key] = dual(norm[i][q], norm[j][r], state.product[i, j, q, r])
-        value, slope = known[key]
-        product[i, j, q, r] = value
-        tangent[i, j, q, r] = slope * tangent[i, j, q, r]
-    return replace(state, product=product, tangent=tangent)
+    norm = np.array([np.diagonal(state.product[i, i]) for i in range(n)])  # (n, p)
+    i, j, q, r = np.indices(product.shape).reshape(4, -1)
+    once = (i * p + q <= j * p + r) & (state.pooled | (q == r))
+    i, j, q, r = i[once], j[once], q[once], r[once]
+    value, slope = make(state.m, *numbers)(norm[i, q], norm[j, r], product[i, j, q, r])
+    slopes = np.zeros_like(tangent)
+    for t, v in ((product, value), (slopes, slope)):
+        t[i, j, q, r] = v
+        t[j, i, r, q] = v
+    return replace(state, product=product, tangent=slopes * tangent)
 
 
 def normalize(state: State, over: str, epsilon: float) -> State:
-    diagonal = np.array([np.diagonal(state.product[i, i]) for i in range(len(state.product))], dtype=object)  # (n, p)
+    norm = np.array([np.diagonal(state.product[i, i]) for i in range(len(state.product))])  # (n, p)
     if over == "all":
-        diagonal = np.broadcast_to(diagonal.mean(1, keepdims=True), diagonal.shape)
-    root = np.vectorize(lambda v: 1 / mp.sqrt(v + mp.mpf(epsilon)), otypes=[object])(diagonal)
+        norm = np.broadcast_to(norm.mean(1, keepdims=True), norm.shape)
+    root = 1 / state.m.sqrt(norm + state.m.number(epsilon))
     return state.both(lambda t: t * root[:, None, :, None] * root[None, :, None, :])
 
 
@@ -108,7 +106,7 @@ def drop(state: State, p: float) -> State:
         t = t.copy()
         for i in range(len(t)):
             for q in range(t.shape[-1]):
-                t[i, i, q, q] = t[i, i, q, q] / (1 - mp.mpf(p))
+                t[i, i, q, q] = t[i, i, q, q] / (1 - state.m.number(p))
         return t
 
     return state.both(change)
@@ -138,7 +136,7 @@ def merge(state: State, node: Node, standard: bool) -> State:
     branches = [run(state, branch, standard) for branch in node["branches"]]
     add = node["op"] == "sum"
     total = branches[0].channels if add else sum(b.channels for b in branches)
-    shares = [mp.mpf(1) if add else mp.mpf(b.channels) / total for b in branches]
+    shares = [state.m.number(1) if add else state.m.number(b.channels) / total for b in branches]
     product = sum(s * b.product for s, b in zip(shares, branches, strict=True))
     tangent = sum(s * b.tangent for s, b in zip(shares, branches, strict=True))
     return replace(branches[0], product=product, tangent=tangent, channels=total)
@@ -168,9 +166,9 @@ LAYERS: dict[str, Callable[[State, Node, bool], State]] = {
     "cat": merge,
     "avgpool": average_pool,
     "up": repeat,
-    "act": lambda state, node, _: activate(state, DUALS[node["name"]](*node["numbers"])),
+    "act": lambda state, node, _: activate(state, DUALS[node["name"]], node["numbers"]),
     "gap": lambda state, node, _: state.both(lambda t: t.mean((2, 3), keepdims=True), size=()),
-    "scale": lambda state, node, _: state.both(lambda t: mp.mpf(node["factor"]) ** 2 * t),
+    "scale": lambda state, node, _: state.both(lambda t: state.m.number(node["factor"]) ** 2 * t),
     "ln": lambda state, node, _: normalize(state, node["over"], node["epsilon"]),
     "dropout": lambda state, node, _: drop(state, node["p"]),
     "flatten": lambda state, node, _: flat(state),
@@ -183,9 +181,9 @@ def run(state: State, layers: list[Node], standard: bool) -> State:
     return state
 
 
-def answer(network: Node) -> dict[str, Any]:
+def answer(network: Node, m: Arithmetic) -> dict[str, Any]:
     pooled = any(node["op"] in ("avgpool", "gap") for node in every(network["layers"]))
-    state = run(enter(network["inputs"], pooled), network["layers"], network["parametrization"] == "standard")
+    state = run(enter(network["inputs"], m, pooled), network["layers"], network["parametrization"] == "standard")
     if state.size:
         state = flat(state)
     return {name: getattr(state, name)[:, :, 0, 0].astype(float).tolist() for name in ("product", "tangent")}
@@ -195,7 +193,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
+        print(json.dumps(answer(json.loads(line), DIGITS if "digits" in sys.argv else LONG)), file=answers, flush=True)
 
 
 if __name__ == "__main__":
