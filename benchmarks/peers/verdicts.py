@@ -210,6 +210,12 @@ def cause(v: Verdict) -> str:
     return "; ".join(f"{side}: {next(why for why, applies in CAUSES[side] if applies(v, layers))}" for side in wrong)
 
 
+def opposite(network: Network) -> bool:
+    """Whether one input is another one's negative."""
+    x = np.array(network["inputs"])
+    return bool((x[2] == -x[0]).all())
+
+
 def _always(v: Verdict, layers: set[str]) -> bool:
     return True
 
@@ -227,9 +233,14 @@ CAUSES: dict[str, list[Rule]] = {
             lambda v, on: "sign" in on and on & {"avgpool", "gap"},
         ),
         ("Gauss-Hermite quadrature, 56 nodes", lambda v, on: on & {"tanh", "sigmoid", "silu", "softplus"}),
+        ("covariances lose half of their digits at each jump", lambda v, on: on & {"sign", "step"}),
         ("unknown", _always),
     ],
     "initscope": [
+        (
+            "float32 where inputs are opposite",
+            lambda v, on: v.precision == "float32" and v.ours < 1e-2 and opposite(v.network),
+        ),
         ("tangents through jumps", lambda v, on: v.quantity == "tangent" and on & {"sign", "step"}),
         ("tangents where inputs or positions nearly agree", lambda v, on: v.quantity == "tangent"),
         ("float32 where norms differ", lambda v, on: v.precision == "float32"),
