@@ -11,6 +11,7 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from initscope.errors import BadInput
+from initscope.results import jsonable
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class Estimate:
         return student_quantile(self.draws, level) * self.stderr
 
     def to_dict(self) -> dict[str, Any]:
-        return {"value": self.value.tolist(), "stderr": self.stderr.tolist(), "draws": self.draws}
+        """Plain numbers; what is not a number is null."""
+        values = jsonable({"value": self.value.tolist(), "stderr": self.stderr.tolist()})
+        return {**values, "draws": self.draws}
 
 
 def student_quantile(draws: int, level: float) -> float:

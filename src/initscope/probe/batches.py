@@ -87,13 +87,24 @@ def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
     if not tensors:
         raise BadInput("batch", "holds no tensor", "pass at least one tensor with samples on its first axis")
     for t in tensors:
-        if t.is_floating_point() and not bool(torch.isfinite(t).all()):
-            raise BadInput("batch", "holds NaN or infinite values", "clean the data first")
+        _check_values(t)
     made = Batch(arguments, keywords, target, note)
     got = tuple(made.data.shape) if any(t.ndim > 0 for t in tensors) else ()
     if not got or got[0] < 2:
         raise BadInput("batch", f"got shape {got}, expected at least 2 samples on the first axis", "angles need pairs")
     return made
+
+
+def _check_values(tensor: Tensor) -> None:
+    """Samples are compared entry by entry: each has all its entries, and they are finite."""
+    if tensor.is_nested:
+        remedy = "pad it: torch.nested.to_padded_tensor(batch, 0.0), or pass samples of one length"
+        raise BadInput("batch", "holds a nested tensor, expected samples of one shape", remedy)
+    if tensor.layout != torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise BadInput("batch", f"holds a tensor of layout {kind}, expected a dense one", "pass tensor.to_dense()")
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        raise BadInput("batch", "holds NaN or infinite values", "clean the data first")
 
 
 def _takes_one(model: nn.Module) -> bool:
