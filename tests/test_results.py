@@ -32,11 +32,13 @@ def test_every_result_is_json() -> None:
     assert report.layers[-1].to_dict()["cosine_interval"] == [None, None]
     with pytest.warns(UndefinedSimilarity):
         nothing = predict(parse("dense relu"), torch.zeros(2, 3), torch.zeros(2, 3))
+    with pytest.warns(UndefinedSimilarity):
+        drawn = simulate(parse("dense(4) relu"), torch.zeros(2, 3), torch.zeros(2, 3), draws=2)
     for document in (
         report.to_dict(),
         iscope.fix(zero, x, seeds=1).to_dict(),
         nothing.to_dict(),
-        simulate(parse("dense(4) relu"), x[:2], -x[:2], draws=1).to_dict(),
+        drawn.to_dict(),
     ):
         assert json.loads(json.dumps(document, allow_nan=False)) == document
 
