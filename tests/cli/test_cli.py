@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from initscope.cli import main
-from initscope.cli.common import Settings, pick_device, plain
+from initscope.cli.common import Settings, pick_device
 from initscope.cli.demo import NEXT
 from initscope.cli.entry import COMMANDS
 from initscope.cli.kernel import summarise
@@ -26,6 +26,7 @@ from initscope.cli.options import memory_size
 from initscope.data import load, load_pairs
 from initscope.errors import BadInput
 from initscope.networks import kernel, parse, predict
+from initscope.results import jsonable
 
 SMALL = ["--data", "photos", "--pairs", "2", "--size", "8"]
 START = [sys.executable, "-c", "from initscope.cli import main; main(prog_name='initscope')"]
@@ -202,10 +203,10 @@ def test_devices() -> None:
 
 
 def test_plain_json_values() -> None:
-    assert plain({"a": (1, math.inf, -math.inf, math.nan, "x", None, True)}) == {
+    assert jsonable({"a": (1, math.inf, -math.inf, math.nan, "x", None, True)}) == {
         "a": [1, None, None, None, "x", None, True]
     }
-    assert plain(np.array([1.5, math.nan])) == [1.5, None]
+    assert jsonable(np.array([1.5, math.nan])) == [1.5, None]
 
 
 def test_undefined_similarity_is_null_and_warned_about(tmp_path: Path) -> None:

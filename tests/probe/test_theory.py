@@ -144,29 +144,32 @@ def test_pairs_are_distinct_and_none_is_with_itself() -> None:
         assert all(len(p) == 2 for p in pairs)
 
 
+def _defect(x: torch.Tensor, y: torch.Tensor) -> float:
+    """1 - cosine by the distance of the unit vectors."""
+    return float((x / x.norm() - y / y.norm()).square().sum() / 2)
+
+
 @pytest.mark.parametrize("shape", [(10, 6, 5, 7), (10, 16, 40, 40), (10, 30)])
 @pytest.mark.parametrize("apart", [1.0, 1e-3])
 def test_a_capture_is_the_one_that_loops_find(shape: tuple[int, ...], apart: float) -> None:
-    """Defect, second moments and the spread over channels, pair by pair and channel by channel in float64."""
+    """Defect, second moments and the jackknife over channels, pair by pair and channel by channel in float64."""
     g = torch.Generator().manual_seed(3)
     common = torch.randn(shape[1:], generator=g)
     values = common + apart * torch.randn(shape, generator=g)
     pairs = pairs_of(len(values))
     found = capture(values, pairs)
     assert found is not None
-    influence = torch.zeros(shape[1], dtype=torch.float64)
-    defects = []
-    for i, j in zip(*pairs, strict=True):
-        x, y = values[i].double(), values[j].double()
-        a, b = x / x.norm(), y / y.norm()
-        defect = (a - b).square().sum() / 2
-        defects.append(float(defect))
+    defects, without = [], torch.zeros(len(pairs[0]), shape[1], dtype=torch.float64)
+    for number, (i, j) in enumerate(zip(*pairs, strict=True)):
+        x, y = values[i].double().reshape(shape[1], -1), values[j].double().reshape(shape[1], -1)
+        defects.append(_defect(x, y))
         for c in range(shape[1]):
-            part = (a[c] - b[c]).square().sum() - defect * (a[c].square().sum() + b[c].square().sum())
-            influence[c] += part / 2 / len(pairs[0])
+            others = [k for k in range(shape[1]) if k != c]
+            without[number, c] = _defect(x[others], y[others])
     # The loop in float64 against sums in float32: rounding of the inputs' squares over the distance.
     torch.testing.assert_close(found.defect, torch.tensor(defects, dtype=torch.float64), rtol=1e-4, atol=0)
-    expected = shape[1] * float(influence.var()) / (sum(defects) / len(defects)) ** 2
+    z = -2 * torch.atanh(1 - without.mean(0))
+    expected = (shape[1] - 1) * float(z.var(correction=0))
     assert found.noise.variance == pytest.approx(expected, rel=1e-3)
     x, y = (values[i].double() for i in pairs)
     torch.testing.assert_close(found.state().distance[0], (x - y).square().mean(1), rtol=1e-5, atol=1e-12)

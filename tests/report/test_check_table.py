@@ -54,9 +54,10 @@ def test_numbers_are_never_cut(width: int) -> None:
     lines = lines_of(check_view(report(rows), width=width), width)
     text = "\n".join(lines)
     assert max(map(len, lines)) <= width
-    for number in ("1.2e-05°", "1.5e-10", "2.5e-14", "12.3", "25 %", "fail angle grad"):
+    for number in ("1.2e-05°", "1.5e-10", "2.5e-14", "25 %", "fail angle grad"):
         assert number in text, number
     assert ("8x4x4" in text) == (width >= 110)
+    assert ("12.3" in text) == (width >= 110)
     assert ("0.400..0.600" in text) == (width >= 110)
     assert any("dense" in line and line.startswith("> enc") for line in lines)
 
@@ -89,7 +90,22 @@ def test_what_this_width_does_not_explain_is_marked() -> None:
     plain, marked = (lines_of(check_view(report([row]), width=80), 80) for row in (normal, odd))
     assert not any("!" in line for line in plain)
     assert any(line.startswith("b") and "0.500!" in line for line in marked)
-    assert any("!: measured outside" in line for line in marked)
+    assert "!: this width does not explain the difference" in " ".join(" ".join(marked).split())
+
+
+def test_theory_stands_beside_the_measured_cosine_of_its_own_pairs() -> None:
+    """Not beside the mean over all pairs, which is another number."""
+    normal = layer("a")
+    assert normal.predicted is not None
+    row = replace(normal, cosine_mean=0.123, predicted=replace(normal.predicted, measured=0.456))
+    assert (row.cosine_followed, row.to_dict()["cosine_followed"]) == (1 - 0.456, 1 - 0.456)
+    for width in (80, 120):
+        lines = lines_of(check_view(report([row]), width=width), width)
+        heads = next(line.split() for line in lines if line.startswith("layer "))
+        cells = next(line.split() for line in lines if line.startswith("a "))
+        assert heads[heads.index("theory") - 1] == "cosine"
+        assert cells[heads.index("cosine")] == "0.544"
+        assert not any("0.123" in line for line in lines)
 
 
 def test_no_angle_is_no_prediction() -> None:
@@ -170,8 +186,9 @@ def test_like_notes_are_told_once() -> None:
     many = [Note("layout", f"op{i}", ("a",)) for i in range(11)]
     assert note_texts(many)[0].endswith("op7 (a) and 3 more.")
     assert note_texts([Note("written", steps=("a.weight", "b"))]) == [
-        "The forward pass writes to a.weight, b, and they stay so."
+        "The model writes to a.weight, b as it runs; they were put back."
     ]
+    assert "they stay changed" in note_texts([Note("written", "stay", ("a.weight",))])[0]
 
 
 def test_brackets_in_names_are_not_markup() -> None:

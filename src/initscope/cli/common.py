@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import click
 from initscope.cli.words import option_words, text_in_options
 from initscope.errors import BadInput
 from initscope.printable import printable
+from initscope.results import jsonable
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,7 @@ class Settings:
     def print_json(self, command: str, content: Mapping[str, Any]) -> None:
         """One JSON object on stdout; what is not a number is null."""
         document = {"schema": f"initscope.{command}/1", **content}
-        click.echo(json.dumps(plain(document), indent=2, allow_nan=False))
+        click.echo(json.dumps(jsonable(document), indent=2, allow_nan=False))
 
 
 def common_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -116,25 +116,6 @@ def staging(bar: Progress, job: TaskID) -> Callable[[str, float], None]:
         bar.update(job, description=printable(stage), total=1.0, completed=min(max(done, 0.0), 1.0))
 
     return advance
-
-
-def plain(value: Any) -> Any:
-    """Numbers, text, lists and dictionaries that JSON knows; NaN and infinity become None.
-
-    >>> plain({"a": (1.0, float("nan")), "b": None})
-    {'a': [1.0, None], 'b': None}
-    """
-    if isinstance(value, bool | int | str) or value is None:
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, Sequence):
-        return [plain(inner) for inner in value]
-    return str(value)
 
 
 def pick_device(name: str, dtype: torch.dtype) -> torch.device:

@@ -12,6 +12,7 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from initscope.errors import BadInput
+from initscope.results import jsonable
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class Estimate:
         return (quantile + skewness_slope(level) / self.draws * self.skewness.square()) * self.stderr
 
     def to_dict(self) -> dict[str, Any]:
-        return {"value": self.value.tolist(), "stderr": self.stderr.tolist(), "draws": self.draws}
+        """Plain numbers; what is not a number is null."""
+        values = jsonable({"value": self.value.tolist(), "stderr": self.stderr.tolist()})
+        return {**values, "draws": self.draws}
 
 
 def part(estimate: Estimate, index: int | tuple[int | slice, ...]) -> Estimate:

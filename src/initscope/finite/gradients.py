@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from types import ModuleType
 from typing import Any, get_args
 
 import torch
@@ -25,6 +23,7 @@ from initscope.layers import Conv, Dense, Layer
 from initscope.networks import Sequential, as_network
 from initscope.networks.composition import Composition
 from initscope.networks.progress import Progress
+from initscope.results import shown
 from initscope.weights import Gaussian
 
 
@@ -74,19 +73,15 @@ class GradientSimulation:
 
     def __str__(self) -> str:
         """The table that `initscope simulate --gradients` prints."""
-        return str(_views().gradients_text(self))
+        return str(shown("similarity_views", "gradients_text", self))
 
     def _repr_html_(self) -> str:
         """The table for notebooks."""
-        return str(_views().gradients_html(self))
+        return str(shown("similarity_views", "gradients_html", self))
 
     def summary(self) -> str:
         """How the gradients change from the first weight layer to the last, in two sentences."""
-        return str(_views().gradients_summary(self))
-
-
-def _views() -> ModuleType:
-    return import_module("initscope.report.similarity_views")  # `report` stands on this room
+        return str(shown("similarity_views", "gradients_summary", self))
 
 
 @torch.inference_mode(False)

@@ -6,9 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from itertools import accumulate
-from types import ModuleType
 from typing import Any, get_args
 
 import torch
@@ -24,6 +22,7 @@ from initscope.layers import Layer
 from initscope.networks import Sequential, as_network
 from initscope.networks.prediction import QUANTITIES, warn_zero_layers
 from initscope.networks.progress import Progress
+from initscope.results import shown
 
 
 @dataclass(frozen=True)
@@ -75,19 +74,15 @@ class Simulation:
 
     def __str__(self) -> str:
         """The table that `initscope simulate` prints."""
-        return str(_views().simulation_text(self))
+        return str(shown("similarity_views", "simulation_text", self))
 
     def _repr_html_(self) -> str:
         """The table for notebooks."""
-        return str(_views().simulation_html(self))
+        return str(shown("similarity_views", "simulation_html", self))
 
     def summary(self) -> str:
         """What happens to the pairs, in two or three sentences."""
-        return str(_views().simulation_summary(self))
-
-
-def _views() -> ModuleType:
-    return import_module("initscope.report.similarity_views")  # `report` stands on this room
+        return str(shown("similarity_views", "simulation_summary", self))
 
 
 def simulate(

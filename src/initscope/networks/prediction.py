@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -26,6 +24,7 @@ from initscope.networks.planning import (
     working_dtype,
 )
 from initscope.networks.progress import Progress
+from initscope.results import jsonable, shown
 
 QUANTITIES = ("norm_x", "norm_y", "distance", "defect", "cosine", "angle")
 
@@ -55,7 +54,8 @@ class LayerGeometry:
         values = {q: getattr(self, q).tolist() for q in QUANTITIES}
         stderr = None if self.stderr is None else {q: t.tolist() for q, t in self.stderr.items()}
         rest = {"method": self.method, "error": self.error, "stderr": stderr, "note": self.note}
-        return {"name": self.name, "shape": list(self.shape), **values, **rest}
+        found: dict[str, Any] = jsonable({"name": self.name, "shape": self.shape, **values, **rest})
+        return found
 
 
 @dataclass(frozen=True)
@@ -76,19 +76,15 @@ class Prediction:
 
     def __str__(self) -> str:
         """The table that `initscope predict` prints."""
-        return str(_views().prediction_text(self))
+        return str(shown("similarity_views", "prediction_text", self))
 
     def _repr_html_(self) -> str:
         """The table for notebooks."""
-        return str(_views().prediction_html(self))
+        return str(shown("similarity_views", "prediction_html", self))
 
     def summary(self) -> str:
         """What happens to the pairs, in two or three sentences."""
-        return str(_views().prediction_summary(self))
-
-
-def _views() -> ModuleType:
-    return import_module("initscope.report.similarity_views")  # `report` stands on this room
+        return str(shown("similarity_views", "prediction_summary", self))
 
 
 def predict(

@@ -87,8 +87,7 @@ def as_batch(batch: Any, model: nn.Module, target: Any = None) -> Batch:
     if not tensors:
         raise BadInput("batch", "holds no tensor", "pass at least one tensor with samples on its first axis")
     for t in tensors:
-        if t.is_floating_point() and not bool(torch.isfinite(t).all()):
-            raise BadInput("batch", "holds NaN or infinite values", "clean the data first")
+        _check_values(t)
     made = Batch(arguments, keywords, target, note)
     made = replace(made, note="; ".join(filter(None, (note, _sequence_first(made)))))
     got = tuple(made.data.shape) if any(t.ndim > 0 for t in tensors) else ()
@@ -108,6 +107,18 @@ def _sequence_first(batch: Batch) -> str:
         f"there are {len(target)} targets, as many as the second axis of the inputs {shape} has entries, but samples are "
         "taken from the first axis; give inputs with the samples first to judge them"
     )
+
+
+def _check_values(tensor: Tensor) -> None:
+    """Samples are compared entry by entry: each has all its entries, and they are finite."""
+    if tensor.is_nested:
+        remedy = "pad it: torch.nested.to_padded_tensor(batch, 0.0), or pass samples of one length"
+        raise BadInput("batch", "holds a nested tensor, expected samples of one shape", remedy)
+    if tensor.layout != torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise BadInput("batch", f"holds a tensor of layout {kind}, expected a dense one", "pass tensor.to_dense()")
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        raise BadInput("batch", "holds NaN or infinite values", "clean the data first")
 
 
 def _takes_one(model: nn.Module) -> bool:

@@ -27,8 +27,10 @@ from initscope.probe.thresholds import DEFAULT, Thresholds
 from initscope.probe.trace import Call, Step
 from initscope.probe.translation import Arguments
 from initscope.probe.trunk import Trunk
+from initscope.probe.turns import in_turn
 
 
+@in_turn
 def check(
     model: nn.Module | Callable[[], nn.Module],
     batch: Any,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from initscope.results import jsonable
 
 Verdict = Literal["healthy", "warn", "fail"]
 Status = Literal["note", "warn", "fail"]  # a note informs, it does not make a model unhealthy
@@ -41,9 +42,9 @@ class Finding:
             "kind": self.kind,
             "status": self.status,
             "step": self.step,
-            "value": _plain(self.value),
-            "limit": _plain(self.limit),
-            "evidence": _plain(self.evidence),
+            "value": jsonable(self.value),
+            "limit": jsonable(self.limit),
+            "evidence": jsonable(self.evidence),
         }
 
 
@@ -52,8 +53,9 @@ class Note:
     """Something to know about how a report was made.
 
     kind: "no-theory" (a function without theory), "too-long" (a step that takes longer to predict than to measure),
-    "layout" (an arrangement of axes or groups without theory), "written" (weights that the forward pass writes to), "batch"
-    or "draws" (how they were made, in `detail`). For the first three, `detail` is the function and `steps` those that call it.
+    "layout" (an arrangement of axes or groups without theory), "written" (weights that the model itself writes to; `detail` is
+    "stay" where they are not put back), "batch" or "draws" (how they were made, in `detail`). For the first three, `detail` is
+    the function and `steps` those that call it.
     """
 
     kind: Literal["no-theory", "too-long", "layout", "written", "batch", "draws"]
@@ -87,11 +89,3 @@ def verdict_of(findings: Iterable[Finding]) -> Verdict:
     """The worst status; notes alone are healthy."""
     worst = max((SEVERITY[f.status] for f in findings), default=0)
     return ("healthy", "warn", "fail")[worst]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

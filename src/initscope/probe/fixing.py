@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,8 @@ from initscope.probe.report import Report
 from initscope.probe.safekeeping import untouched
 from initscope.probe.thresholds import DEFAULT, Thresholds
 from initscope.probe.training import Training, check_targets, check_training, compare_training
+from initscope.probe.turns import in_turn
+from initscope.results import jsonable, shown
 
 MARGIN = 0.1  # powers of ten that a change of the weights must win: less can be the luck of a draw
 SHARE = 0.1  # of what the network is off by that it must win as well, where the verdict stays
@@ -84,8 +85,8 @@ class Fixed:
         return path
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists."""
-        return {
+        """Plain numbers, strings and lists; what is not a number is null."""
+        found: dict[str, Any] = {
             "message": self.message,
             "note": self.note,
             "applied": [asdict(r) for r in self.applied],
@@ -94,6 +95,8 @@ class Fixed:
             "training": None if self.training is None else self.training.to_dict(),
             "seconds": self.seconds,
         }
+        plain: dict[str, Any] = jsonable(found)
+        return plain
 
     def summary(self) -> str:
         """What was done and what it changed, in a few lines."""
@@ -114,7 +117,7 @@ class Fixed:
 
     def to_html(self, path: str | Path) -> Path:
         """One page that needs nothing else, before and after side by side."""
-        written: Path = import_module("initscope.report").write_fix_page(self, path)  # `report` stands on this room
+        written: Path = shown("page", "write_fix_page", self, path)
         return written
 
     def __repr__(self) -> str:
@@ -124,13 +127,14 @@ class Fixed:
 
     def __str__(self) -> str:
         """What `initscope fix` prints."""
-        return str(import_module("initscope.report.fix_views").fix_text(self))
+        return str(shown("fix_views", "fix_text", self))
 
     def _repr_html_(self) -> str:
         """The first screen of the page, for notebooks."""
-        return str(import_module("initscope.report.fix_views").fix_html(self))
+        return str(shown("fix_views", "fix_html", self))
 
 
+@in_turn
 def fix(
     model: nn.Module | Callable[[], nn.Module],
     batch: Any,

@@ -22,11 +22,12 @@ from initscope.probe.measure import (
     normalized_rms,
     saturated_fraction,
 )
-from initscope.probe.safekeeping import Rewritten, prepare, untouched
+from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.targets import Pairing, TargetFacts, target_facts
 from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
 from initscope.probe.trace import Call, Recorder, Step, tensors_in
 from initscope.probe.translation import Arguments
+from initscope.probe.turns import in_turn
 from initscope.probe.weights import Stranger, WeightFacts, graph_nodes, unregistered, weight_facts
 
 SHIFT = 7919  # between the random numbers of the model and those of the loss
@@ -102,6 +103,7 @@ class Inspection:
         return self.data if self.numbers or not self.steps else self.steps[0].observed
 
 
+@in_turn
 def inspect_model(
     model: nn.Module,
     batch: Batch,
@@ -118,44 +120,64 @@ def inspect_model(
     watch = _Watch(model, batch, backward, theory)
     inputs = (batch.arguments, batch.keywords)
     recorder: Recorder[Look] = Recorder(model, inputs, watch.see, watch.merge, data=batch.data, dropout=dropout)
-    rewritten = Rewritten(model)
     result = Inspection(recorder.steps, _look(batch.data, batch.samples))
     result.numbers = batch.data.is_floating_point()
-    with untouched(model, seed):
+    with untouched(model, seed) as kept:
         prepare(model, train=train, dropout=dropout)
-        try:
-            with recorder.watching():
-                output = batch.run(model)
-        except Exception as error:
-            if recorder.observing:
-                raise
-            result.failure = f"{recorder.place or 'the model'}: {type(error).__name__}: {error}"
-            return result
-        with suppress(InitscopeError):  # an output without numbers is the loss's business
-            result.output = recorder.maker_of(main_output(output))
-            result.doubts = recorder.doubts or recorder.axis_of(main_output(output)) is None
-        result.cuts, result.routings = recorder.cuts, recorder.routings
-        result.strangers = unregistered(model, recorder.strangers, tensors_in(output))
-        if watch.theory is not None:
-            result.notes = watch.theory.notes
-        if rewritten.names:
-            result.notes.append(Note("written", steps=tuple(rewritten.names)))
-        if backward:
-            with Pairing(output, batch.target) as pairing:
-                value, result.loss = total_loss(output, batch, loss, seed + SHIFT)
-            made_by = None if result.output is None else recorder.steps[result.output].call.function
-            result.targets = target_facts(output, batch.target, made_by, pairing.outer)
-            result.loss_functions, result.unnormalized = tuple(pairing.functions), pairing.unnormalized
-            result.initial = initial_loss(output, batch, value, result.loss)
-            result.broken_loss = not bool(torch.isfinite(value.detach()).all())
-            calls = [step.call for step in recorder.steps]
-            facts = weight_facts(model, calls, recorder.entered, tensors_in(output))
-            del output
-            try:
-                result.weights = _backward(model, value, facts)
-            except RuntimeError as error:
-                result.failure = f"backward pass: {error}"
+        output = _forward(model, batch, recorder, result)
+        if result.failure is None:
+            result.notes = [] if watch.theory is None else watch.theory.notes
+            if backward:
+                _judge_loss(model, batch, recorder, result, output, loss, seed + SHIFT)
+    if kept.written:
+        result.notes.append(Note("written", steps=tuple(kept.written)))
+    if kept.stay:
+        result.notes.append(Note("written", "stay", tuple(kept.stay)))
     return result
+
+
+def _forward(model: nn.Module, batch: Batch, recorder: Recorder[Look], result: Inspection) -> Any:
+    """What the model returns; where it raises, the result says so."""
+    try:
+        with recorder.watching():
+            output = batch.run(model)
+    except Exception as error:
+        if recorder.observing:
+            raise
+        result.failure = f"{recorder.place or 'the model'}: {type(error).__name__}: {error}"
+        return None
+    with suppress(InitscopeError):  # an output without numbers is the loss's business
+        result.output = recorder.maker_of(main_output(output))
+        result.doubts = recorder.doubts or recorder.axis_of(main_output(output)) is None
+    result.cuts, result.routings = recorder.cuts, recorder.routings
+    result.strangers = unregistered(model, recorder.strangers, tensors_in(output))
+    return output
+
+
+def _judge_loss(
+    model: nn.Module,
+    batch: Batch,
+    recorder: Recorder[Look],
+    result: Inspection,
+    output: Any,
+    loss: Loss | None,
+    seed: int,
+) -> None:
+    """The loss, its targets, and the gradients of all weights, into the result."""
+    with Pairing(output, batch.target) as pairing:
+        value, result.loss = total_loss(output, batch, loss, seed)
+    made_by = None if result.output is None else recorder.steps[result.output].call.function
+    result.targets = target_facts(output, batch.target, made_by, pairing.outer)
+    result.loss_functions, result.unnormalized = tuple(pairing.functions), pairing.unnormalized
+    result.initial = initial_loss(output, batch, value, result.loss)
+    result.broken_loss = not bool(torch.isfinite(value.detach()).all())
+    calls = [step.call for step in recorder.steps]
+    facts = weight_facts(model, calls, recorder.entered, tensors_in(output))
+    try:
+        result.weights = _backward(model, value, facts)
+    except Exception as error:  # a function of the user's may raise anything on the way back
+        kind = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
+        result.failure = f"backward pass: {kind}{error}"
 
 
 class _Watch:

@@ -129,7 +129,14 @@ def main_output(output: Any) -> Tensor:
         found = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
         if isinstance(found, Tensor):
             return found
-    tensors = [t for t in tensors_in(output) if t.is_floating_point() and t.ndim > 0]
+    numbers = [t for t in tensors_in(output) if t.is_floating_point()]
+    tensors = [t for t in numbers if t.ndim > 0]
+    if numbers and not tensors:
+        raise BadInput(
+            "model",
+            "its output is a single number, expected an output for each sample",
+            "leave out loss=... if the model returns its own loss, or pass a function of the output and the targets",
+        )
     if not tensors:
         raise BadInput(
             "model", "its output holds no floating point tensor", "pass loss=... to say what is differentiated"

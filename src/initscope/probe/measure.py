@@ -44,10 +44,11 @@ class BatchGeometry:
 
     @cached_property
     def centred_cosine(self) -> Tensor:
-        """The cosines after the batch mean is taken away."""
+        """The cosines after the batch mean is taken away; NaN for samples that are that mean, as all are after a collapse."""
         middle = self.gram - self.gram.mean(0) - self.gram.mean(1, keepdim=True) + self.gram.mean()
         root = middle.diagonal().clamp_min(0).sqrt()
-        return _pairs(middle / root.outer(root))
+        root = root.where(root > 0, math.nan)
+        return _pairs((middle / root.outer(root)).clamp(-1, 1))
 
     @cached_property
     def effective_rank(self) -> float:

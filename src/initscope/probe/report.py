@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import asdict, dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from initscope.probe.findings import SEVERITY, Finding, Kind, Note, Status, Verd
 from initscope.probe.score import Score
 from initscope.probe.theory import Predicted
 from initscope.probe.weights import WeightFacts
+from initscope.results import jsonable, shown
 
 SCHEMA = "initscope.check/2"
 
@@ -52,7 +52,7 @@ class LayerReport:
     """One step of the forward pass. What could not be measured or predicted is None.
 
     norm_ratio: root mean square of the units (rms) against the data's; grad_norm_ratio: norm of the loss's gradient by the
-    activations against the one at the last step; cosine_mean, angle_deg: over pairs of samples; contraction: the share of
+    activations against the one at the last step; cosine_mean, angle_deg: over all pairs of samples; contraction: the share of
     log(angle of the data / angle of the output) that this step owns, in nats; carriers: those of its inputs that carry the
     samples on (all, if None); output: the model returns what this step made; marks: which of its numbers are beyond a limit.
     """
@@ -109,6 +109,11 @@ class LayerReport:
         return None if self.predicted is None else self.predicted.cosine
 
     @property
+    def cosine_followed(self) -> float | None:
+        """The measured mean cosine over the pairs that theory follows: what `cosine_predicted` is to be compared with."""
+        return None if self.predicted is None else 1 - self.predicted.measured
+
+    @property
     def status(self) -> Verdict:
         """The worst of its marks."""
         worst = max((SEVERITY[status] for _, status in self.marks), default=0)
@@ -117,33 +122,36 @@ class LayerReport:
     @property
     def reason(self) -> str:
         """What is beyond a limit here, in words."""
-        words: str = _words().layer_reason(self)
+        words: str = shown("wording", "layer_reason", self)
         return words
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists; what is not a number is null."""
         theory = self.predicted
-        return {
+        found: dict[str, Any] = {
             "name": self.name,
             "op": self.op,
             "kind": self.kind,
-            "shape": list(self.shape),
-            **{key: _number(getattr(self, key)) for key in _NUMBERS},
-            "cosine_interval": None if theory is None else list(theory.interval),
+            "shape": self.shape,
+            **{key: getattr(self, key) for key in _NUMBERS},
+            "cosine_interval": None if theory is None else theory.interval,
             "predicted_given": None if theory is None else theory.given or "data",
             "within_finite_width": None if theory is None else theory.explained,
-            "cosine_by_seed": [_number(v) for v in self.cosine_seeds.values],
+            "cosine_by_seed": self.cosine_seeds.values,
             "finite": self.finite,
             "followed": self.followed,
             "status": self.status,
             "marks": [kind for kind, _ in self.marks],
             "reason": self.reason,
         }
+        plain: dict[str, Any] = jsonable(found)
+        return plain
 
 
 _NUMBERS = (
-    "rms", "norm_ratio", "grad_norm_ratio", "sensitivity_ratio", "cosine_mean", "cosine_std", "cosine_predicted",
-    "angle_deg", "defect", "centred_cosine", "effective_rank", "grad_cosine", "dead_fraction", "saturated_fraction",
-    "weight_norm", "weight_grad_norm", "norm_ratio_predicted", "contraction",
+    "rms", "norm_ratio", "grad_norm_ratio", "sensitivity_ratio", "cosine_mean", "cosine_std", "cosine_followed",
+    "cosine_predicted", "angle_deg", "defect", "centred_cosine", "effective_rank", "grad_cosine", "dead_fraction",
+    "saturated_fraction", "weight_norm", "weight_grad_norm", "norm_ratio_predicted", "contraction",
 )  # fmt: skip
 
 
@@ -192,16 +200,20 @@ class Report:
         return self.chance.value
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists, as `initscope check --json` prints them."""
-        words = _words()
-        return {
+        """Plain numbers, strings and lists, as `initscope check --json` prints them; what is not a number is null."""
+        found: dict[str, Any] = {
             "schema": SCHEMA,
             "verdict": self.verdict,
             "first_bad_layer": self.first_bad_layer,
-            "score": _number(self.score),
+            "score": self.score,
             "score_parts": self.chance.to_dict(),
             "findings": [
-                {**f.to_dict(), "text": words.finding_text(f), "advice": words.advice_text(f)} for f in self.findings
+                {
+                    **f.to_dict(),
+                    "text": shown("wording", "finding_text", f),
+                    "advice": shown("wording", "advice_text", f),
+                }
+                for f in self.findings
             ],
             "failure": self.failure,
             "layers": [layer.to_dict() for layer in self.layers],
@@ -209,14 +221,16 @@ class Report:
             "resolution": self.resolution,
             "remedies": [asdict(r) for r in self.remedies],
             "seeds": self.seeds,
-            "draws": [{**asdict(d), "score": _number(d.score)} for d in self.draws],
+            "draws": [asdict(d) for d in self.draws],
             "samples": self.samples,
             "parameters": self.parameters,
             "loss": self.loss,
             "initial_loss": self.initial_loss,
             "seconds": self.seconds,
-            "notes": words.note_texts(self.notes),
+            "notes": shown("wording", "note_texts", self.notes),
         }
+        plain: dict[str, Any] = jsonable(found)
+        return plain
 
     def assert_healthy(self, *, allow_warnings: bool = True) -> None:
         """Raises `Unhealthy`, with what was found and where, unless the verdict is good enough."""
@@ -226,33 +240,23 @@ class Report:
 
     def summary(self) -> str:
         """The verdict, the score and each finding with its advice, in plain sentences."""
-        text: str = _words().summary_text(self)
+        text: str = shown("wording", "summary_text", self)
         return text
 
     def to_html(self, path: str | Path) -> Path:
         """One page that needs nothing else."""
-        written: Path = import_module("initscope.report").write_check_page(self, path)  # `report` stands on this room
+        written: Path = shown("page", "write_check_page", self, path)
         return written
 
     def __str__(self) -> str:
-        text: str = import_module("initscope.report").check_text(self)
+        text: str = shown("check_views", "check_text", self)
         return text
 
     def __repr__(self) -> str:
-        line: str = _words().report_line(self)
+        line: str = shown("wording", "report_line", self)
         return line
 
     def _repr_html_(self) -> str:
         """What Jupyter and marimo show: the first screen of the page."""
-        page: str = import_module("initscope.report").check_html(self)
+        page: str = shown("check_views", "check_html", self)
         return page
-
-
-def _words() -> Any:
-    """Words are made in the report room, which stands on this one."""
-    return import_module("initscope.report.wording")
-
-
-def _number(value: float | None) -> float | None:
-    """JSON has no NaN: what is not a number is null."""
-    return None if value is None or not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Leaves a model as it was: attributes, buffers, modes, gradients, random states; also after an exception."""
+"""Leaves a model as it was: weights, attributes, buffers, modes, gradients, random states; also after an exception."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import copy
 import random
 import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -16,25 +17,32 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from initscope.errors import BadInput
+from initscope.probe.settings import same_settings
 
 _OWN = frozenset(nn.Module().__dict__)  # what every module has: parameters, buffers, hooks, mode
+_HOLDERS = (list, dict, set, OrderedDict)
+COPIED = 256 << 20  # bytes of weights that are copied before a pass; of larger models only sums are kept
+_PART = 1 << 20  # values that are summed at a time
 
 
 @contextmanager
-def untouched(model: nn.Module, seed: int) -> Iterator[None]:
+def untouched(model: nn.Module, seed: int, *, weights: bool = True) -> Iterator[Kept]:
     """Inside, the model may run in any mode with random numbers from `seed`; afterwards nothing of it shows.
 
-    Attributes, batch statistics, `.grad`, modes, weights that the model itself renormalises, and the random states of torch,
-    NumPy and Python are put back. Other weights are not copied: see `Rewritten`. Compiled parts run as they were written.
+    Attributes, submodules, hooks, buffers, `.grad`, modes, weights, the random states of torch, NumPy and Python, and the
+    settings of the process are put back; what is given tells afterwards which weights were written to. Without `weights`,
+    they are the caller's to change. Compiled parts run as they were written.
     """
     check_trackable(model)
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
     modes = [(m, m.training) for m in model.modules()]
     attributes = [_attributes(m) for m in model.modules()]
-    values = [(m, name, b, b.detach().clone()) for m in model.modules() for name, b in _written(m)]
+    values = [(b, b.detach().clone()) for m in model.modules() for b in m._buffers.values() if _known(b)]
     grads = [(p, p.grad) for p in model.parameters()]
+    kept = Kept(model, copies=weights)
     with ExitStack() as stack:
         stack.enter_context(same_randomness(devices=devices))
+        stack.enter_context(same_settings())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         if "torch._dynamo" in sys.modules:  # nothing can have been compiled without it
@@ -45,21 +53,103 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002
-            yield
+            yield kept
         finally:
             for restore in attributes:
                 restore()
             for module, mode in modes:
                 module.training = mode
             with torch.no_grad():
-                for module, name, tensor, value in values:
-                    if name in module._buffers and module._buffers[name] is not tensor:
-                        module._buffers[name] = tensor
+                for tensor, value in values:
                     if tensor.shape != value.shape:  # observers change the shape of their buffers
                         tensor.resize_(value.shape)
                     tensor.copy_(value)
+                if weights:
+                    kept.put_back()
             for parameter, grad in grads:
                 parameter.grad = grad
+
+
+class Kept:
+    """The weights of a model before a pass, to find out what the pass writes to them, and to put them back.
+
+    A write to `weight.data` moves no counter of torch's, so contents are compared: with copies, or with sums if the model is
+    too large to be copied. Then `stay` names what could not be put back. `.data` that was replaced is put back in any case.
+    """
+
+    def __init__(self, model: nn.Module, *, copies: bool = True) -> None:
+        self.written: list[str] = []  # put back
+        self.stay: list[str] = []
+        own = _own_writers(model)
+        named = [(name, p) for name, p in model.named_parameters() if _has_values(p)] if copies else []
+        small = sum(p.numel() * p.element_size() for _, p in named) <= COPIED
+        self._before = [_Weight(name, p, small or id(p) in own, noted=id(p) not in own) for name, p in named]
+
+    def put_back(self) -> None:
+        for weight in self._before:
+            changed = weight.put_back()
+            if changed and weight.content is None:
+                self.stay.append(weight.name)
+            elif changed and weight.noted:
+                self.written.append(weight.name)
+
+
+class _Weight:
+    """One parameter: its memory, and a copy of what was in it or, without `copy`, the sums of that."""
+
+    def __init__(self, name: str, parameter: nn.Parameter, copy: bool, noted: bool) -> None:
+        self.name, self.parameter, self.noted = name, parameter, noted
+        self.data, self.trained = parameter.data, parameter.requires_grad
+        self.content = self.data.clone() if copy else None
+        self.sums = None if copy else _sums(self.data)
+
+    def put_back(self) -> bool:
+        """As far as that is possible; whether there was anything to put back."""
+        replaced = _memory(self.parameter.data) != _memory(self.data)
+        if replaced:
+            self.parameter.data = self.data
+        if self.parameter.requires_grad != self.trained:
+            self.parameter.requires_grad_(self.trained)
+        if self.content is None:
+            return _sums(self.data) != self.sums
+        changed = not torch.equal(self.data, self.content)
+        if changed:
+            self.data.copy_(self.content)
+        return changed or replaced
+
+
+def _memory(tensor: Tensor) -> tuple[object, ...]:
+    """Where it lies, and how."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _known(tensor: Tensor | None) -> TypeGuard[Tensor]:
+    return tensor is not None and not is_lazy(tensor)
+
+
+def _has_values(tensor: Tensor) -> bool:
+    """There are numbers in it, one for each index."""
+    return _known(tensor) and not tensor.is_meta and tensor.layout == torch.strided
+
+
+def _own_writers(model: nn.Module) -> set[int]:
+    """Identities of the weights that torch's own modules write to: of embeddings with a largest norm."""
+    limited = [m for m in model.modules() if getattr(m, "max_norm", None) is not None]
+    return {id(p) for m in limited for p in m.parameters(recurse=False)}
+
+
+def _sums(tensor: Tensor) -> tuple[int, int]:
+    """The sum of the bits as whole numbers, and one weighted by place: equal contents give equal sums."""
+    flat = tensor.detach()
+    flat = (torch.view_as_real(flat.resolve_conj()) if flat.is_complex() else flat).reshape(-1)
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
+    place = torch.arange(1, 1 + min(len(flat), _PART), device=flat.device)
+    plain = weighted = torch.zeros((), dtype=torch.int64, device=flat.device)
+    for number, part in enumerate(torch.split(flat, _PART)):
+        bits = part.view(whole).long()
+        plain = plain + bits.sum()
+        weighted = weighted * 3 + (bits * place[: len(bits)]).sum() + number
+    return int(plain), int(weighted)
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -76,17 +166,13 @@ def check_trackable(model: nn.Module) -> None:
             raise BadInput("model", f"{name} was made under torch.inference_mode, so it has no gradient", remedy)
 
 
-def _written(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What a forward pass of the module may write to: its buffers, and the weights of embeddings with a largest norm."""
-    yield from ((name, b) for name, b in module._buffers.items() if b is not None)
-    if getattr(module, "max_norm", None) is not None:
-        yield from ((name, p) for name, p in module._parameters.items() if p is not None)
-
-
 def _attributes(module: nn.Module) -> Callable[[], None]:
-    """Puts back what the module's own code keeps in attributes, also in plain lists, dictionaries and sets."""
-    before = {name: value for name, value in module.__dict__.items() if name not in _OWN}
-    inside: dict[str, Any] = {name: value.copy() for name, value in before.items() if type(value) in (list, dict, set)}
+    """Puts back what the module keeps in attributes, also in plain lists, dictionaries and sets.
+
+    Of what every module has, these are its parameters, buffers, submodules and hooks: a pass may add some or replace them.
+    """
+    before = {name: value for name, value in module.__dict__.items() if name not in _OWN or type(value) in _HOLDERS}
+    inside: dict[str, Any] = {name: value.copy() for name, value in before.items() if type(value) in _HOLDERS}
 
     def restore() -> None:
         for name in [name for name in module.__dict__ if name not in _OWN and name not in before]:
@@ -115,18 +201,6 @@ def same_randomness(source: Any = None, devices: list[int] | None = None) -> Ite
             np.random.set_state(arrays)  # noqa: NPY002
             for generator, state in zip(found, states, strict=True):
                 generator.set_state(state)
-
-
-class Rewritten:
-    """Which weights a pass has written to and nobody puts back, by the counters that torch keeps of it."""
-
-    def __init__(self, model: nn.Module) -> None:
-        kept = {id(tensor) for module in model.modules() for _, tensor in _written(module)}
-        self._before = [(name, p, p._version) for name, p in model.named_parameters() if id(p) not in kept]
-
-    @property
-    def names(self) -> list[str]:
-        return [name for name, p, version in self._before if p._version != version]
 
 
 def prepare(model: nn.Module, *, train: bool, dropout: bool) -> None:

@@ -4,7 +4,7 @@ The states of `geometry` travel along the traced calls. Where a call has no theo
 measured there become the new start, and what follows is exact given those. Around each prediction lies the interval that the
 finite width explains: given the input of the last weight layer the channels are independent, so the channels themselves tell
 by how much the mean defect (1 - cosine) of N of them varies; what varied before that layer is stretched by the slope of the
-map since.
+map since. Both are in z = log(defect / (2 - defect)), Fisher's -2 artanh(cosine), whose spread hardly depends on its mean.
 """
 
 from __future__ import annotations
@@ -36,14 +36,20 @@ LEVEL = 0.95  # of the intervals
 DRAWN = 1 << 22  # values that a check draws at most where a step has no closed form: about an eighth of a second
 MOST_UNITS = 4096  # drawn of each state
 FEWEST_UNITS = 256  # with fewer, their noise would bend the steps that follow
+FEWEST_CHANNELS = 4  # from which on their spread is a number
+UNKNOWN = 1e3  # a variance that says nothing
+TAILS = (
+    5.0  # kurtosis of what single channels add: squares of Gaussians have heavier tails than Gaussians, which have 3
+)
 ROUNDING = 64 * torch.finfo(torch.float32).eps ** 2  # defects below this are rounding, not geometry
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Variance of the logarithm of the mean defect, and how uncertain it is: `wobble` = Σ v²/ν over its independent parts.
+    """Variance of z, Fisher's transform of the mean defect; `wobble` = Σ v²/ν over its independent parts: how uncertain it is.
 
-    A variance of N values of kurtosis κ has ν = 2N/(κ - 1) degrees of freedom; sums have variance²/wobble (Satterthwaite).
+    A variance of N values of kurtosis κ has ν = 2(N - 1)/(κ - 1) degrees of freedom; sums have variance²/wobble
+    (Satterthwaite).
     """
 
     variance: float = 0.0
@@ -57,7 +63,7 @@ class Noise:
 
     @property
     def reach(self) -> float:
-        """The factor between the middle and either end of the interval."""
+        """The factor between the odds defect / (2 - defect) in the middle of the interval and at either end."""
         if self.variance == 0:
             return 1.0
         freedom = max(1.0, self.variance**2 / self.wobble) if 0 < self.wobble < math.inf else 1.0
@@ -111,9 +117,7 @@ class Predicted:
     """The mean defect, 1 - cosine, over the pairs that theory gives, its interval for this width, what it starts from."""
 
     defect: float
-    most: (
-        float  # the interval of the defect for this width, 95 %: symmetric in its logarithm, a ratio of sums is skewed
-    )
+    most: float  # the interval of the defect for this width, 95 %, symmetric in Fisher's z
     least: float
     measured: float  # the mean defect of the same pairs in this network
     rms: float  # root mean square of the units
@@ -155,7 +159,7 @@ def capture(values: Tensor, pairs: tuple[Tensor, Tensor], grams: Tensor | None =
     x, y, apart = _parts_in_channels(used, pairs, grams)
     own_x, own_y = x.sum(1), y.sum(1)
     defect = geometry(own_x, own_y, excess_of(own_x, own_y, apart.sum(1)))["defect"]
-    return Capture(used, pairs, defect, _spread(x, y, apart, defect))
+    return Capture(used, pairs, defect, _spread(x, y, apart))
 
 
 def _parts_in_channels(
@@ -178,26 +182,30 @@ def _parts_in_channels(
     return own[first], own[second], apart
 
 
-def _spread(x: Tensor, y: Tensor, apart: Tensor, defect: Tensor) -> Noise:
-    """N Var I_c over the squared mean defect, I_c = mean over pairs of |a_c - b_c|²/2 - (1 - cos)(|a_c|² + |b_c|²)/2.
+def _spread(x: Tensor, y: Tensor, apart: Tensor) -> Noise:
+    """Variance of z of the mean defect by the jackknife: (N-1)/N Σ (z_c - z̄)², z_c without channel c.
 
-    a, b are the unit vectors of a pair and a_c, b_c their parts in channel c: 2 (1 - cos) = |a - b|², to first order in the
-    channels. Given are the squared parts of the vectors and of their difference, (pairs, c).
+    Given are the squared parts of the vectors of each pair and of their difference in each channel, (pairs, c). Leaving
+    channels out keeps the curvature of a ratio of sums, which counts where there are few of them.
     """
-    p, q = (t.sum(1, keepdim=True).sqrt() for t in (x, y))
-    gap = (q - p) / (p * q)  # |x_c/p - y_c/q|² = |x_c - y_c|²/pq + (|x_c|²/p - |y_c|²/q) (q - p)/pq
-    own_a, own_b = x / p.square(), y / q.square()
-    apart = apart / (p * q) + (x / p - y / q) * gap
-    share = apart / 2 - defect[:, None] / 2 * (own_a + own_b)
-    influence = share.nan_to_num().mean(0)
-    mean, count = float(defect.nanmean()), len(influence)
-    if count < 4 or not mean > 0:
-        return Noise() if mean == 0 else Noise(math.inf, math.inf)
-    variance = count * float(influence.var()) / mean**2
-    centred = influence - influence.mean()
-    square = float(centred.square().mean())
-    kurtosis = float(centred.pow(4).mean()) / square**2 if square > 0 else 3.0
-    return Noise(variance, variance**2 * max(kurtosis - 1, 1e-9) / (2 * count))
+    count = x.shape[1]
+    rest = [(t.sum(1, keepdim=True) - t).clamp_min(0) for t in (x, y, apart)]
+    left = geometry(*rest)["defect"].nanmean(0)  # (c,)
+    left = (left / (2 - left)).log()
+    if bool((apart == 0).all()):
+        return Noise()
+    if count < FEWEST_CHANNELS or not bool(left.isfinite().all()):
+        return Noise(UNKNOWN, UNKNOWN**2)
+    centred = left - left.mean()
+    variance = (count - 1) / count * float(centred.square().sum())
+    return Noise(variance, variance**2 * (_kurtosis(centred) - 1) / (2 * (count - 1)))
+
+
+def _kurtosis(centred: Tensor) -> float:
+    """Fisher's G2 + 3, unbiased for Gaussians, but at least `TAILS`: a few values do not show their tails."""
+    n, square = len(centred), float(centred.square().mean())
+    excess = float(centred.pow(4).mean()) / square**2 - 3 if square > 0 else 0.0
+    return max(TAILS, 3 + (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * excess + 6))
 
 
 class Theory:
@@ -245,9 +253,8 @@ class Theory:
         self._carried[call.index] = self._carry(call, None if trace.simulated else advance, defect)
         reach = (self._own[call.index] + self._carried[call.index]).reach
         measured = float(seen.defect.nanmean())
-        return Predicted(
-            defect, min(2.0, defect * reach), defect / reach, measured, _rms(state), self._given[call.index]
-        )
+        least, most = (_defect_at(_odds(defect) * factor) for factor in (1 / reach, reach))
+        return Predicted(defect, most, least, measured, _rms(state), self._given[call.index])
 
     @property
     def notes(self) -> list[Note]:
@@ -288,7 +295,7 @@ class Theory:
         return lambda c: layer.propagate(_nudged(states[0], c), trace)
 
     def _carry(self, call: Call, advance: Callable[[float], State | Inputs] | None, defect: float) -> Noise:
-        """The variance that comes in, times the square of the step's slope d log defect_out / d log defect_in.
+        """The variance that comes in, times the square of the step's slope d z_out / d z_in.
 
         Drawn units cannot be nudged: their slope is taken as 1, its value for small defects.
         """
@@ -300,8 +307,8 @@ class Theory:
         if advance is None:
             return before
         states = [self._states[i] for i in call.inputs]
-        change = max((_log_ratio(_mean_defect(_nudged(s, 1 + NUDGE)), _mean_defect(s)) for s in states), key=abs)
-        slope = _log_ratio(_mean_defect(advance(1 + NUDGE)), defect) / change if change else 0.0
+        change = max((_change(_mean_defect(_nudged(s, 1 + NUDGE)), _mean_defect(s)) for s in states), key=abs)
+        slope = _change(_mean_defect(advance(1 + NUDGE)), defect) / change if change else 0.0
         return before.stretched(slope)
 
     def _restart(self, call: Call, seen: Capture | None) -> None:
@@ -328,8 +335,18 @@ def _mean_defect(state: State | Inputs) -> float:
     return float(geometry(found.a, found.b, found.excess)["defect"].nanmean())
 
 
-def _log_ratio(a: float, b: float) -> float:
-    return math.log(a / b) if a > 0 and b > 0 else 0.0
+def _odds(defect: float) -> float:
+    """exp z; infinite for opposite vectors."""
+    return defect / (2 - defect) if defect != 2 else math.inf
+
+
+def _defect_at(odds: float) -> float:
+    return 2 / (1 + 1 / odds) if odds != 0 else 0.0
+
+
+def _change(a: float, b: float) -> float:
+    """z of one defect less that of another; 0 where it has no value."""
+    return math.log(_odds(a) / _odds(b)) if 0 < a < 2 and 0 < b < 2 else 0.0
 
 
 def _rms(state: State | Inputs) -> float:

@@ -7,6 +7,7 @@ inside the mode cannot see (scripted ones, custom kernels), and make one step of
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -107,6 +108,7 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         self._merged, self._dropout = merge, dropout
         self.steps: list[Step[Observation]] = []
         self._observe = observe
+        self._thread = threading.get_ident()  # the hooks are called by all threads, the model runs in one
         self._running: list[tuple[nn.Module, int]] = []  # modules, and how many steps there were when they began
         self._paths = {id(m): name for name, m in model.named_modules(remove_duplicate=False)}
         self._parameters = {id(p): name for name, p in model.named_parameters(remove_duplicate=False)}
@@ -224,10 +226,14 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         return 0.0
 
     def _enter(self, module: nn.Module, _: object) -> None:
+        if threading.get_ident() != self._thread:
+            return
         self._running.append((module, len(self.steps)))
         self.entered.add(self.place)
 
     def _leave(self, module: nn.Module, args: object, out: object) -> None:
+        if threading.get_ident() != self._thread:
+            return
         _, first = self._running[-1]
         makers = tuple(self._maker[t] for t in tensors_in(args) if t in self._maker)
         new = [t for t in tensors_in(out) if t not in self._maker]

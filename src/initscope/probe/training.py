@@ -17,6 +17,7 @@ from initscope.probe.batches import Batch, Loss, as_batch, total_loss
 from initscope.probe.remedies.screening import twin_of
 from initscope.probe.safekeeping import same_randomness, untouched
 from initscope.probe.trace import tensors_in
+from initscope.results import jsonable
 
 RATES = (0.1, 0.01, 0.001)
 MOMENTUM = 0.9
@@ -35,8 +36,7 @@ class LossCurve:
         return statistics.fmean(self.losses[-max(1, len(self.losses) // 10) :])
 
     def to_dict(self) -> dict[str, Any]:
-        finite = [value if math.isfinite(value) else None for value in (*self.losses, self.final)]
-        return {"rate": self.rate, "losses": finite[:-1], "final": finite[-1]}
+        return {"rate": self.rate, "losses": jsonable(self.losses), "final": jsonable(self.final)}
 
 
 @dataclass(frozen=True)

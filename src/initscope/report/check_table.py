@@ -20,6 +20,7 @@ from initscope.report.wording import (
     draws_text,
     facts,
     finding_text,
+    followed_text,
     interval_text,
     note_texts,
     number_text,
@@ -34,9 +35,11 @@ from initscope.report.wording import (
 )
 
 STYLES = {"healthy": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
-WIDE = 110  # columns from which the shape and the interval have their place
-_WIDE_COLUMNS = ("layer", "op", "shape", "norm", "grad", "angle", "theory", "interval", "rank", "dead", "status")
-_NARROW_COLUMNS = tuple(name for name in _WIDE_COLUMNS if name not in ("shape", "interval"))
+WIDE = 110  # columns from which the shape, the rank and the interval have their place
+_WIDE_COLUMNS = (
+    "layer", "op", "shape", "norm", "grad", "angle", "rank", "dead", "cosine", "theory", "interval", "status",
+)  # fmt: skip
+_NARROW_COLUMNS = tuple(name for name in _WIDE_COLUMNS if name not in ("shape", "rank", "interval"))
 _TEXTS = ("layer", "op", "shape", "interval", "status")
 _SHORT = {"gradient": "grad", "saturated": "satur"}
 _FEW = 2  # findings of a layer in a narrow table
@@ -162,6 +165,7 @@ def _cells(entry: LayerReport | list[LayerReport], bad: str | None, columns: Seq
         "norm": cell(number_text(layer.norm_ratio), "norm"),
         "grad": cell(number_text(layer.grad_norm_ratio), "gradient"),
         "angle": cell(angle_text(layer.angle_deg), "angle"),
+        "cosine": Text(followed_text(layer)),
         "theory": Text(predicted_text(layer) + sign),
         "interval": Text(interval_text(layer)),
         "rank": Text(number_text(layer.effective_rank)),
@@ -173,7 +177,9 @@ def _cells(entry: LayerReport | list[LayerReport], bad: str | None, columns: Seq
 
 def _caption(report: Report) -> Text:
     """What the numbers and the signs in the table mean."""
-    lines = ["norm, grad: against the data's and the output's", "theory: mean cosine at infinite width"]
+    lines = ["norm, grad: against the data's and the output's"]
+    if any(map(prediction, report.layers)):
+        lines.append("cosine, theory: mean over the pairs that theory follows, measured and at infinite width")
     if any(theory is not None and not theory.explained for theory in map(prediction, report.layers)):
-        lines.append("!: measured outside of what this width explains")
+        lines.append("!: this width does not explain the difference")
     return Text("; ".join(lines), style="dim")

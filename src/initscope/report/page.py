@@ -20,12 +20,12 @@ from initscope.report.console import shown
 from initscope.report.drawings import Drawing, drawings, training_drawing
 from initscope.report.remedy_words import remedy_views
 from initscope.report.wording import (
-    MISSING,
     advice_text,
     angle_text,
     draws_text,
     facts,
     finding_text,
+    followed_text,
     interval_text,
     note_texts,
     number_text,
@@ -35,7 +35,6 @@ from initscope.report.wording import (
     resolution_text,
     score_text,
     shape_text,
-    short_cosine,
     verdict_text,
 )
 
@@ -77,14 +76,17 @@ COLUMNS = (
     Column("reason", "What was found", number=False),
     Column("norm", "Root mean square of the units against the data's"),
     Column("gradient", "Norm of the gradient by the activations against the one at the output"),
-    Column("angle", "Mean over pairs of samples, in degrees"),
-    Column("cosine", "Mean over pairs of samples"),
-    Column("theory", "Mean cosine at infinite width; ! where this width does not explain the measured one"),
-    Column("interval", "Of the mean cosine at this width, 95 %", number=False),
+    Column("angle", "Mean over all pairs of samples, in degrees"),
+    Column("cosine", "Measured mean over the pairs of samples that theory follows"),
+    Column(
+        "theory",
+        "Mean cosine of the same pairs at infinite width; ! where this width does not explain the measured one",
+    ),
+    Column("interval", "Of the mean cosine of these pairs at this width, 95 %", number=False),
     Column("rank", "Effective rank of the batch"),
     Column("dead", "Units that are zero for every sample"),
     Column("shape", "Of one sample's values", number=False),
-    Column("± seeds", "Standard deviation of the mean cosine over the seeds"),
+    Column("± seeds", "Standard deviation over the seeds of the mean cosine of all pairs"),
 )
 
 
@@ -187,7 +189,7 @@ def _row(place: int, layer: LayerReport, first: bool) -> Row:
         _number(layer.grad_norm_ratio),
         Cell(angle_text(layer.angle_deg), _key(layer.angle_deg), "n"),
         # By the defect: close to one, cosines have lost the digits that tell them apart.
-        Cell(_cosine(layer.defect), _key(None if layer.defect is None else -layer.defect), "n"),
+        Cell(followed_text(layer), _key(None if theory is None else -theory.measured), "n"),
         Cell(predicted_text(layer) + sign, _key(None if theory is None else -theory.defect), "n"),
         Cell(interval_text(layer), _key(None if theory is None else -theory.most), "tight"),
         _number(layer.effective_rank),
@@ -200,10 +202,6 @@ def _row(place: int, layer: LayerReport, first: bool) -> Row:
 
 def _number(value: float | None) -> Cell:
     return Cell(number_text(value), _key(value), "n")
-
-
-def _cosine(defect: float | None) -> str:
-    return MISSING if defect is None or math.isnan(defect) else short_cosine(defect)
 
 
 def _key(value: float | None) -> str:

@@ -58,6 +58,12 @@ def prediction(layer: LayerReport) -> Predicted | None:
     return None if theory is None or math.isnan(theory.defect) else theory
 
 
+def followed_text(layer: LayerReport) -> str:
+    """The measured mean cosine over the pairs that theory follows."""
+    theory = prediction(layer)
+    return MISSING if theory is None or math.isnan(theory.measured) else short_cosine(theory.measured)
+
+
 def predicted_text(layer: LayerReport) -> str:
     theory = prediction(layer)
     return MISSING if theory is None else short_cosine(theory.defect)
@@ -184,9 +190,10 @@ def note_texts(notes: Sequence[Note]) -> list[str]:
         mine = [note for note in notes if note.kind == kind]
         if mine:
             counted = [f"{note.detail} ({_steps(note.steps)})" if note.steps else note.detail for note in mine]
-            texts.append(words.format(", ".join(counted[:_MOST_OPS]) + _more(len(counted) - _MOST_OPS)))
+            texts.append(words.format(_some(counted)))
     texts += [
-        f"The forward pass writes to {', '.join(note.steps)}, and they stay so."
+        f"The model writes to {_some(note.steps)} as it runs; "
+        + ("it is too large to be copied, so they stay changed." if note.detail else "they were put back.")
         for note in notes
         if note.kind == "written"
     ]
@@ -201,6 +208,10 @@ _NOTES = {
     "batch": "Batch: {}.",
     "draws": "Other draws were {}.",
 }
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_OPS]) + _more(len(names) - _MOST_OPS)
 
 
 def _steps(names: Sequence[str]) -> str:

@@ -54,7 +54,7 @@ def scale_on_batch(model: nn.Module, batch: Batch, seed: int, *, sites: Sequence
             site.scale(model, 1 / deviation)
             values.div_(deviation)  # the rest of the pass sees what the new weight gives: biases are zero
 
-    with untouched(model, seed), torch.no_grad():
+    with untouched(model, seed, weights=False), torch.no_grad():
         for site in sites:
             if site.bias is not None:
                 model.get_parameter(site.bias).zero_()

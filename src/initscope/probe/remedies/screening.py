@@ -18,6 +18,7 @@ from initscope.probe.remedies.redrawn import LAWS
 from initscope.probe.remedies.remedy import Candidate, Changes, Conditions, Effect, Health, NotPossible, Remedy
 from initscope.probe.report import Report
 from initscope.probe.safekeeping import copied, untouched
+from initscope.probe.turns import in_turn
 
 ALL: tuple[Changes, ...] = ("weights", "data", "architecture")
 BACKWARD = "backward pass: "  # how a failure of the second pass begins
@@ -25,6 +26,7 @@ RESCALINGS = ("data-scaling", "residual-scaling")
 JOIN = "+"  # between the names of two remedies that are applied one after the other
 
 
+@in_turn
 def prescribe(
     model: nn.Module,
     batch: Any,
@@ -203,6 +205,7 @@ def _command(candidate: Candidate, shell: str | None) -> str:
     return f'model = initscope.probe.apply_remedy(model, batch, "{candidate.name}")'
 
 
+@in_turn
 def apply_remedy(
     model: nn.Module,
     batch: Any,
