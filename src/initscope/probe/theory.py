@@ -189,8 +189,8 @@ def _spread(x: Tensor, y: Tensor, apart: Tensor) -> Noise:
     channels out keeps the curvature of a ratio of sums, which counts where there are few of them.
     """
     count = x.shape[1]
-    rest = [(t.sum(1, keepdim=True) - t).clamp_min(0) for t in (x, y, apart)]
-    left = geometry(*rest)["defect"].nanmean(0)  # (c,)
+    a, b, between = ((t.sum(1, keepdim=True) - t).clamp_min(0) for t in (x, y, apart))
+    left = geometry(a, b, excess_of(a, b, between))["defect"].nanmean(0)  # (c,)
     left = (left / (2 - left)).log()
     if bool((apart == 0).all()):
         return Noise()
