@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _pytest.mark import ParameterSet
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "peer_references.npz"
@@ -52,22 +50,7 @@ def test_sixty_networks_are_recorded() -> None:
     assert RECORDED.stat().st_size < 300_000
 
 
-# Wrong today: tangents through jumps, tangents where positions nearly agree, float32 products of very different norms.
-WRONG = {
-    *((index, dtype, "tangent") for index in (7, 24, 30, 47, 64, 68, 71, 97) for dtype in TOLERANCE),
-    *((index, torch.float64, "tangent") for index in (6, 36, 42)),
-    (13, torch.float32, "tangent"),
-    (70, torch.float32, "product"),
-}
-
-
-def _cases() -> Iterator[ParameterSet]:
-    for network in NETWORKS:
-        for dtype in TOLERANCE:
-            for name in network["expected"]:
-                wrong = (network["index"], dtype, name) in WRONG
-                marks = pytest.mark.xfail(strict=True) if wrong else ()
-                yield pytest.param(network["index"], dtype, name, marks=marks)
+CASES = [(network["index"], dtype, name) for network in NETWORKS for dtype in TOLERANCE for name in network["expected"]]
 
 
 @cache
@@ -78,7 +61,7 @@ def _found(index: int, dtype: torch.dtype) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("index", "dtype", "name"), list(_cases()))
+@pytest.mark.parametrize(("index", "dtype", "name"), CASES)
 def test_a_kernel_is_that_of_the_peer(index: int, dtype: torch.dtype, name: str) -> None:
     """Norms of the inputs differ by up to 1000, so errors are by the root of an entry's two diagonal entries."""
     found = _found(index, dtype)
