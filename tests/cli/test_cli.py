@@ -161,7 +161,7 @@ WRONG = {
     "unknown word": (["predict", "cnov3 relu"], "did you mean conv3"),
     "unknown data": (["predict", "conv3", "--data", "fotos"], "photos"),
     "kernel too large": (["predict", "conv99", *SMALL], "larger than"),
-    "image layer on vectors": (["predict", "dense gap", *SMALL], "expected images"),
+    "image layer on vectors": (["predict", "dense gap", *SMALL], "expected sequences (c, l), images"),
     "no pairs": (["predict", "conv3", "--pairs", "0"], "0 is not in the range"),
     "seed": (["predict", "conv3", "--seed", "-1"], "-1 is not in the range"),
     "no such option": (["predict", "conv3", "--sede", "1"], "--seed"),

@@ -124,7 +124,6 @@ def test_what_does_not_go_together(tmp_path: Path, arguments: list[str], words: 
     ("network", "asked", "words"),
     [
         ("conv3 bn relu gap", ["--quantity", "tangent"], "batch norm"),
-        ("conv3 relu dropout(0.5) gap", ["--quantity", "tangent"], "dropout"),
         ("conv3 tanh gap", ["--method", "sketch"], "is for convolutions and leaky ReLUs"),
     ],
 )

@@ -278,7 +278,7 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
     x, y = pairs(2, 3)
     with pytest.raises(BadInput, match="zipped"):
         simulate(Dense(2), x, y[:1])
-    with pytest.raises(BadInput, match="expected images"):
+    with pytest.raises(BadInput, match="images"):
         simulate(Conv(2), x, y)
     with pytest.raises(BadInput, match="NaN"):
         simulate(Dense(2), x, y * math.nan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import pytest
@@ -270,6 +271,7 @@ def test_what_a_model_keeps_of_a_pass_is_not_kept_of_ours() -> None:
 
 def test_a_model_that_cannot_be_copied_is_checked_with_one_seed() -> None:
     model = Keeping()
+    model.lock = threading.Lock()  # type: ignore[assignment]
     model(noise(8, 8))
     report = run(model, noise(8, 8), seeds=3)
     assert report.seeds == 1
