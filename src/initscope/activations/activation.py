@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from initscope.activations.pieces import Pieces
 from initscope.activations.quadrature import QuadratureDual, autograd_derivative
 from initscope.activations.triangle import broadcast
 from initscope.errors import BadInput
+
+_SLICE = 1 << 16  # pairs whose closed form is computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,13 +145,20 @@ class Activation:
 
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
         """Excess and product of (f(u), f(v)) for a pair given by its excess; a, b: the roots of E f(u)², E f(v)²."""
-        value = self.dual.carry(self._pair(pair), self._widen(a), self._widen(b))
-        dtype = pair.excess.dtype
-        return PairValue(value.excess.to(dtype), value.product.to(dtype), value.error.to(dtype))
+        excess, product = torch.empty_like(pair.excess), torch.empty_like(pair.excess)
+        error = excess.new_zeros(())
+        for part, (one, left, right) in self._slices(pair, a, b):
+            value = self.dual.carry(self._pair(one), self._widen(left), self._widen(right))
+            excess[part], product[part] = value.excess.to(excess.dtype), value.product.to(excess.dtype)
+            error = torch.maximum(error, value.error.max().to(excess.dtype)) if value.error.numel() else error
+        return PairValue(excess, product, error)
 
     def slopes(self, pair: Pair) -> Tensor:
         """E f'(u) f'(v) for a pair given by its excess, with f' almost everywhere: a jump counts for nothing."""
-        return self.dual.slopes(self._pair(pair)).to(pair.excess.dtype)
+        slopes = torch.empty_like(pair.excess)
+        for part, (one,) in self._slices(pair):
+            slopes[part] = self.dual.slopes(self._pair(one)).to(slopes.dtype)
+        return slopes
 
     def correlation(self, rho: Tensor) -> Tensor:
         """σ̂(rho) of a homogeneous activation, 1 at rho = 1 (JL eq. 6).
@@ -188,6 +197,26 @@ class Activation:
     def _widen(self, x: Tensor) -> Tensor:
         # Apple's GPUs have no float64: there the arithmetic keeps the dtype it was given.
         return x.double() if self.dual.wide and x.device.type != "mps" else x
+
+    def _slices(self, pair: Pair, *sides: Tensor) -> Iterator[tuple[tuple[slice, ...], tuple[Any, ...]]]:
+        """Parts of a large family of pairs along one axis: closed forms have some thirty temporaries.
+
+        Integrals are asked for all states at once, since equal ones are integrated once.
+        """
+        shape = pair.excess.shape
+        pieces = -(-pair.excess.numel() // _SLICE) if self.rung == "closed form" else 1
+        axis = next(
+            (i for i, n in enumerate(shape) if n >= pieces), max(range(len(shape)), key=shape.__getitem__, default=0)
+        )
+        step = -(-shape[axis] // pieces) if shape else 1
+        for start in range(0, shape[axis] if shape else 1, max(step, 1)):
+            part = (slice(None),) * axis + (slice(start, start + step),)
+
+            def cut(t: Tensor, part: tuple[slice, ...] = part) -> Tensor:
+                return t[part] if t.ndim and t.shape[axis] > 1 else t
+
+            one = Pair(*(cut(t) for t in (pair.A, pair.B, pair.excess, pair.product)))
+            yield part if shape else (), (one, *(cut(t) for t in sides))
 
     def _pair(self, pair: Pair) -> Pair:
         A, B, excess = broadcast(pair.A, pair.B, pair.excess)

@@ -53,7 +53,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class PairValue:
-    """Excess and product of (f(u), f(v)), and an estimate of the absolute error of the product."""
+    """Excess and product of (f(u), f(v)), and an estimate of the absolute error of the product (or the largest one)."""
 
     excess: Tensor
     product: Tensor

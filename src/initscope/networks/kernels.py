@@ -195,6 +195,7 @@ def _joint(
     norms = torch.stack([found.a for found in moments])
     products = torch.stack([found.product for found in moments])
     norm, product = norms.mean(0), products.mean(0)
+    require_range("kernel", product)
     excess = moments[0].excess
     if len(moments) > 1:
         distances = torch.stack([(f.a.sqrt()[:, None] - f.a.sqrt()).square() + f.excess for f in moments])

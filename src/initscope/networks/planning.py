@@ -22,7 +22,7 @@ SHARE = 0.25  # of the free memory, where the caller gives no budget
 REPLICATES = 16  # independent repetitions of a simulated layer: their spread is the standard error
 UNITS = 2048  # units drawn in each
 # Arrays of the size of the distances that are alive at once, measured: the state, its successor, temporaries.
-_LIVE_ALL, _LIVE_TILE, _LIVE_SAME, _LIVE_JOINT = 44, 22, 14, 8
+_LIVE_ALL, _LIVE_TILE, _LIVE_SAME, _LIVE_JOINT = 44, 22, 24, 16
 _PROBE_BYTES = 1 << 26
 _PHYSICAL_GUESS = 4 << 30  # where nothing tells
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
