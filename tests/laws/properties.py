@@ -12,7 +12,6 @@ from torch import Tensor
 
 from initscope.errors import InitscopeError, SimulatedKernel
 from initscope.networks import Sequential, kernel, predict, tangent_kernel
-from laws.random_networks import JUMPS
 
 STEPS = (1e-3, 1e-6, 1e-9, 1e-12)
 ROUNDING = 1e-9  # of the largest diagonal entry: what the integrals of activations without a closed form may leave
@@ -40,10 +39,6 @@ def examine(net: Sequential, x: Tensor) -> Findings:
     found = Findings()
     functions: dict[str, Matrix] = {"kernel": kernel, "tangent": tangent_kernel}
     usual = _usual(net, x)
-    jumps = any(word in repr(net) for word in JUMPS)
-    least, floor = (
-        (1e-6, 1e-3) if jumps else (ROUNDING, FLOOR)
-    )  # a jump takes the root of the rounding, a kink behind it another
     for name, function in functions.items():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -53,10 +48,10 @@ def examine(net: Sequential, x: Tensor) -> Findings:
                 continue
             simulated = any(issubclass(warning.category, SimulatedKernel) for warning in caught)
             found.computed.append(name)
-            problems = _matrix(whole, x, 0.1 if simulated else least)
+            problems = _matrix(whole, x, 0.1 if simulated else ROUNDING)
             if usual and not simulated:
                 found.computed.append(f"{name}, continuity")
-                problems += _continuity(function, net, x, floor)
+                problems += _continuity(function, net, x)
         found.violated += [f"{name}: {problem}" for problem in problems]
     return found
 
@@ -91,7 +86,7 @@ def _matrix(whole: Tensor, x: Tensor, rounding: float) -> list[str]:
     return [f"eigenvalue {lowest:.3g}"] if lowest < -rounding * len(unit) else []
 
 
-def _continuity(function: Matrix, net: Sequential, x: Tensor, floor: float) -> list[str]:
+def _continuity(function: Matrix, net: Sequential, x: Tensor) -> list[str]:
     """x against x(1 + h): the difference to x against x shrinks with h, to rounding."""
 
     def across(h: float) -> Tensor:
@@ -107,7 +102,7 @@ def _continuity(function: Matrix, net: Sequential, x: Tensor, floor: float) -> l
     for h in STEPS:
         here = across(h)
         gap = torch.where(usable, (here / own - 1).abs(), 0)
-        wrong = (gap > SHRINKS * before.clamp_min(floor)) | here.isnan()
+        wrong = (gap > SHRINKS * before.clamp_min(FLOOR)) | here.isnan()
         if bool(wrong.any()):
             problems.append(f"x against x(1 + {h:g}) is off by {float(gap[wrong].max()):.3g}")
         before = gap

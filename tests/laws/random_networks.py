@@ -16,7 +16,6 @@ CLOSED = (
     "relu", "relu", "relu", "leaky_relu(0.2)", "leaky_relu(-0.5)", "abs", "identity", "sign", "step", "erf", "gelu", "sin", "cos",
     "gaussian", "exp", "hermite(2)", "hermite(3)", "poly(0.5, 1, 0.2)", "relupower(2)", "relupower(3)",
 )  # fmt: skip
-JUMPS = ("sign", "step")
 INTEGRATED = ("tanh", "silu", "softplus", "elu", "selu", "mish", "sigmoid", "hardswish", "relu6", "hardtanh")
 WEIGHTS = (
     "he", "lecun", "glorot", "orthogonal", "delta_orthogonal", "zero_sum", "zero_sum_channel", "uniform(1)", "laplace(1)",
@@ -118,8 +117,8 @@ def networks(count: int, seed: int = 0, integrated: float = 0.1) -> Iterator[tup
     made = 0
     while made < count:
         text = grammar.sentence()
-        if text.count("up2") > 1 or sum(text.count(word) for word in JUMPS) > 1:
-            continue  # pairs of positions grow with the fourth power of the size; a jump takes the root of every rounding
+        if text.count("up2") > 1:
+            continue  # pairs of positions grow with the fourth power of the size
         x = batch(random, text)
         try:
             net = parse(text, width=WIDTH)
