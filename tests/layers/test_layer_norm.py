@@ -6,7 +6,7 @@ import mpmath
 import pytest
 import torch
 
-from initscope.networks import kernel, parse
+from initscope.networks import kernel, parse, tangent_kernel
 
 EPSILON = 1e-5
 
@@ -60,3 +60,15 @@ def test_near_inputs_have_near_kernels(text: str, h: float) -> None:
     net = parse(text, width=64)
     own = kernel(net, x).diagonal()
     assert (kernel(net, x, x * (1 + h)).diagonal() / own - 1).abs().max() < 5 * h
+
+
+@pytest.mark.parametrize("constant", [0.0, 3.0])
+def test_a_mean_of_zero_is_no_signal(constant: float) -> None:
+    """Filters that sum to zero average to zero over a circle: what norms and small biases behind it see is exactly that."""
+    x = constant + torch.randn(5, 2, 1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    start = "conv1x3(init=zero_sum_channel) gap"
+    for function in (kernel, tangent_kernel):
+        assert function(parse(start), x).abs().max() == 0
+    found = kernel(parse(f"{start} dense ln dense(bias=1e-6) relu"), x)
+    assert torch.equal(found, torch.full_like(found, float(found[0, 0])))
+    assert found[0, 0] == pytest.approx(0.5e-12)
