@@ -62,7 +62,7 @@ def test_near_inputs_have_near_kernels(text: str, h: float) -> None:
     assert (kernel(net, x, x * (1 + h)).diagonal() / own - 1).abs().max() < 5 * h
 
 
-@pytest.mark.parametrize("constant", [0.0, 3.0])
+@pytest.mark.parametrize("constant", [0.0, 0.5])
 def test_a_mean_of_zero_is_no_signal(constant: float) -> None:
     """Filters that sum to zero average to zero over a circle: what norms and small biases behind it see is exactly that."""
     x = constant + torch.randn(5, 2, 1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

@@ -169,7 +169,7 @@ def pool_positions(state: State, pool: Callable[[Tensor], Tensor], positions: tu
     cross, within_x, within_y = (None if b is None else excess(b) for b in pooled.blocks())
     assert cross is not None
     block = pooled.cross()
-    product = torch.where((block.norm_a > 0) & (block.norm_b > 0), pooled.product, 0)
+    product = torch.where((block.norm_a == 0) | (block.norm_b == 0), 0, pooled.product)
     x = replace(x, within=within_x)
     return replace(pooled, x=x, y=x if state.joint else replace(y, within=within_y), excess=cross, product=product)
 
@@ -180,4 +180,4 @@ def above_rounding(mean: Tensor, size: Tensor) -> Tensor:
     Filters that sum to zero have a mean of zero over a circle; a norm or a small bias behind it would take its rounding for
     a signal.
     """
-    return torch.where(mean.abs() > ROUNDING * torch.finfo(mean.dtype).eps * size, mean, 0)
+    return torch.where(mean.abs() <= ROUNDING * torch.finfo(mean.dtype).eps * size, 0, mean)  # what is NaN stays

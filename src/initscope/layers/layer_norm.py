@@ -267,11 +267,11 @@ def centred_pairs(block: Block, a: _Centred, b: _Centred) -> tuple[Tensor, Tenso
         whole = (a.variance + d_a.square()).sqrt() * (b.variance + d_b.square()).sqrt()
         common = sigma_a * sigma_b + d_a * d_b
         gap = (sigma_a * d_b - sigma_b * d_a).square() / (whole + common).clamp_min(torch.finfo(whole.dtype).tiny)
-        return torch.where(common > 0, gap, whole - common)
+        return torch.where(common < 0, whole - common, gap)
 
     excess = (block.excess + 2 * (unlike(a.away, b.away) - unlike(a.mean, b.mean))).clamp_min(0)
     both = a.square.sqrt() * b.square.sqrt()
-    excess = torch.where(both > 0, torch.minimum(excess, 4 * both), 0)
+    excess = torch.where(both == 0, 0, torch.minimum(excess, 4 * both))
     shift = a.mean * b.mean
     product = block.product - shift + a.away * b.away
     return excess, torch.where(
