@@ -17,6 +17,7 @@ STEPS = (1e-3, 1e-6, 1e-9, 1e-12)
 ROUNDING = 1e-9  # of the largest diagonal entry: what the integrals of activations without a closed form may leave
 SHRINKS = 0.9  # how much smaller a difference becomes at least for inputs that are a thousand times closer
 FLOOR = 1e-7  # relative differences below this are rounding
+ANGLE = 1e-9  # that rounding leaves between equal inputs; every jump behind it takes the root
 UNUSUAL = 1e8  # norms beyond this, or below its inverse
 
 Matrix = Callable[..., Tensor]
@@ -98,6 +99,8 @@ def _continuity(function: Matrix, net: Sequential, x: Tensor) -> list[str]:
             return function(net, torch.cat([x, y]))[: len(x), len(x) :].diagonal()
         return function(net, x, y).diagonal()
 
+    jumps = sum(repr(net).count(word) for word in ("sign", "step"))
+    floor = max(FLOOR, ANGLE ** (0.5**jumps)) if jumps else FLOOR
     own = across(0.0)
     usable = own.isfinite() & (own > 0)
     problems: list[str] = []
@@ -106,7 +109,7 @@ def _continuity(function: Matrix, net: Sequential, x: Tensor) -> list[str]:
         here = across(h)
         gap = torch.where(usable, (here / own - 1).abs(), 0)
         largest = float(gap.max())
-        if largest > SHRINKS * max(before, FLOOR) or bool(here.isnan().any()):
+        if largest > SHRINKS * max(before, floor) or bool(here.isnan().any()):
             problems.append(f"x against x(1 + {h:g}) is off by {largest:.3g}")
         before = largest
     return problems
