@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -18,93 +20,94 @@ from initscope.networks.merging import add, concatenate, join, multiply
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Sum(Composition):
+class Branches(Composition):
+    """Layers on the same input, whose outputs become one: `merge` of their states, `unite` of their values."""
+
+    branches: tuple[Layer, ...]
+
+    kind: ClassVar[str]  # its name in the language
+
+    def __init__(self, *branches: Layer) -> None:
+        require_layers(self.kind, branches)
+        if len(branches) < 2:
+            raise BadInput(self.kind, f"got {len(branches)} branches", "pass at least two")
+        object.__setattr__(self, "branches", branches)
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        return self.branches
+
+    @property
+    def word(self) -> str:
+        return f"{self.kind}({' | '.join(b.word for b in self.branches)})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        shapes = [b.output_shape(shape) for b in self.branches]
+        if len(set(shapes)) > 1:
+            raise BadInput(self.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make them equal")
+        return shapes[0]
+
+    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
+        trace = trace if trace is not None else Trace()
+        self.output_shape(_shape(state))
+        return self.merge(_run_branches(self.branches, state, trace))
+
+    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
+        self.output_shape(shape)
+        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], self.unite)
+
+    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
+        return self.unite([b.draw(inputs, generator) for b in self.branches])
+
+    @abstractmethod
+    def merge(self, outs: list[State | Inputs]) -> State | Inputs:
+        """What the branches' states become."""
+
+    @abstractmethod
+    def unite(self, outputs: list[Tensor]) -> Tensor:
+        """What the branches' values become."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Sum(Branches):
     """The sum of branches on the same input.
 
     Branches with weights of their own are independent of the others, so
     A' = Σ A_i + 2 Σ_{i<j} m_i m_j and D' = Σ D_i + 2 Σ_{i<j} (m_i^a - m_i^b)(m_j^a - m_j^b), m being the units' means.
     """
 
-    branches: tuple[Layer, ...]
+    kind = "sum"
 
     def __init__(self, *branches: Layer) -> None:
-        require_layers("sum", branches)
-        if len(branches) < 2:
-            raise BadInput("sum", f"got {len(branches)} branches", "pass at least two")
-        _require_independent("sum", branches, "write nested skips as one sum")
-        object.__setattr__(self, "branches", branches)
-
-    @property
-    def parts(self) -> tuple[Layer, ...]:
-        return self.branches
-
-    @property
-    def word(self) -> str:
-        return f"sum({' | '.join(b.word for b in self.branches)})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return _equal_shape(self, self.branches, shape)
-
-    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
-        trace = trace if trace is not None else Trace()
-        self.output_shape(_shape(state))
-        return self.merge(_run_branches(self.branches, state, trace))
+        super().__init__(*branches)
+        _require_independent(self, "write nested skips as one sum")
 
     def merge(self, outs: list[State | Inputs]) -> State | Inputs:
-        """What the branches' states become."""
         return reduce(add, outs)
 
-    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        self.output_shape(shape)
-        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], _total)
-
-    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return _total([b.draw(inputs, generator) for b in self.branches])
+    def unite(self, outputs: list[Tensor]) -> Tensor:
+        return torch.stack(outputs).sum(0)
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Product(Composition):
+class Product(Branches):
     """The elementwise product of branches on the same input.
 
     Branches with weights of their own are independent of the others: second moments, products and means multiply,
     A' = A₁ A₂ and E u'v' = E u₁v₁ · E u₂v₂. A skip and a branch with an activation at its end make a gate.
     """
 
-    branches: tuple[Layer, ...]
+    kind = "prod"
 
     def __init__(self, *branches: Layer) -> None:
-        require_layers("prod", branches)
-        if len(branches) < 2:
-            raise BadInput("prod", f"got {len(branches)} branches", "pass at least two")
-        _require_independent("prod", branches, "give every branch but one a dense or conv layer")
-        object.__setattr__(self, "branches", branches)
-
-    @property
-    def parts(self) -> tuple[Layer, ...]:
-        return self.branches
-
-    @property
-    def word(self) -> str:
-        return f"prod({' | '.join(b.word for b in self.branches)})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return _equal_shape(self, self.branches, shape)
-
-    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
-        trace = trace if trace is not None else Trace()
-        self.output_shape(_shape(state))
-        return self.merge(_run_branches(self.branches, state, trace))
+        super().__init__(*branches)
+        _require_independent(self, "give every branch but one a dense or conv layer")
 
     def merge(self, outs: list[State | Inputs]) -> State | Inputs:
-        """What the branches' states become."""
         return reduce(multiply, outs)
 
-    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        self.output_shape(shape)
-        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], _product)
-
-    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return _product([b.draw(inputs, generator) for b in self.branches])
+    def unite(self, outputs: list[Tensor]) -> Tensor:
+        return reduce(torch.mul, outputs)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -152,30 +155,24 @@ class Residual(Composition):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Concat(Composition):
+class Concat(Branches):
     """Branches on the same input side by side: along channels (`axis=0`), or along a position axis (1, 2 or 3).
 
     Along channels each branch stays a kind of units of its own. Along positions the products between positions of two
     branches are those of their means: as in a sum, all branches but one need weights of their own.
     """
 
-    branches: tuple[Layer, ...]
     axis: int
 
+    kind = "cat"
+
     def __init__(self, *branches: Layer, axis: int = 0) -> None:
-        require_layers("cat", branches)
-        if len(branches) < 2:
-            raise BadInput("cat", f"got {len(branches)} branches", "pass at least two")
+        super().__init__(*branches)
         if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis <= MOST_AXES:
             raise BadInput(
                 "cat", f"axis is {axis!r}, expected 0 to {MOST_AXES}", "0 are channels, 1 the first position axis"
             )
-        object.__setattr__(self, "branches", branches)
         object.__setattr__(self, "axis", axis)
-
-    @property
-    def parts(self) -> tuple[Layer, ...]:
-        return self.branches
 
     @property
     def word(self) -> str:
@@ -193,32 +190,19 @@ class Concat(Composition):
             raise BadInput(self.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make the sizes equal")
         return *shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]
 
-    def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
-        trace = trace if trace is not None else Trace()
-        self.output_shape(_shape(state))
-        return self.merge(_run_branches(self.branches, state, trace))
-
     def merge(self, outs: list[State | Inputs]) -> State | Inputs:
-        """What the branches' states become."""
         if all(isinstance(o, Inputs) for o in outs):
             first = outs[0]
             assert isinstance(first, Inputs)
-            x, y = (self.beside([getattr(o, side) for o in outs]) for side in "xy")
+            x, y = (self.unite([getattr(o, side) for o in outs]) for side in "xy")
             return replace(first, x=x, y=x if first.joint else y)
         states = [o.state() if isinstance(o, Inputs) else o for o in outs]
         if self.axis == 0:
             return concatenate(states)
-        _require_independent("cat", self.branches, "concatenate along channels, which needs no independence")
+        _require_independent(self, "concatenate along channels, which needs no independence")
         return join(states, self.axis - 1)
 
-    def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
-        self.output_shape(shape)
-        return Parallel([b.sample(shape, generator=generator, dtype=dtype) for b in self.branches], self.beside)
-
-    def draw(self, inputs: Tensor, generator: Generator) -> Tensor:
-        return self.beside([b.draw(inputs, generator) for b in self.branches])
-
-    def beside(self, outputs: list[Tensor]) -> Tensor:
+    def unite(self, outputs: list[Tensor]) -> Tensor:
         return torch.cat(outputs, self.axis + 1)
 
 
@@ -233,25 +217,10 @@ class Parallel(nn.Module):
         return self.merge([branch(x) for branch in self.branches])
 
 
-def _total(outputs: list[Tensor]) -> Tensor:
-    return torch.stack(outputs).sum(0)
-
-
-def _product(outputs: list[Tensor]) -> Tensor:
-    return reduce(torch.mul, outputs)
-
-
-def _equal_shape(layer: Layer, branches: tuple[Layer, ...], shape: Shape) -> Shape:
-    shapes = [b.output_shape(shape) for b in branches]
-    if len(set(shapes)) > 1:
-        raise BadInput(layer.word, f"branches end in shapes {', '.join(map(str, shapes))}", "make them equal")
-    return shapes[0]
-
-
-def _require_independent(place: str, branches: tuple[Layer, ...], remedy: str) -> None:
-    if sum(not b.has_weights for b in branches) > 1:
+def _require_independent(layer: Branches, remedy: str) -> None:
+    if sum(not b.has_weights for b in layer.branches) > 1:
         raise BadInput(
-            place,
+            layer.kind,
             "more than one branch has a path without a dense or conv layer, so their units are not independent",
             f"{remedy}, and activations of the same units as one activation",
         )
