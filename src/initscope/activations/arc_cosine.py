@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from initscope.activations.dual import Dual, covariance
-from initscope.activations.triangle import abs_defect, abs_distance, angle, opposite, relu_product, triangle
+from initscope.activations.triangle import abs_defect, abs_distance, angle, relu_product, triangle
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class LeakyDual(Dual):
         if s >= 0:
             return (1 - s) ** 2 * positive + s * covariance(A, B, D)
         # A negative slope adds two non-negative terms: E f f = (1+s²) K(c) - 2s K(-c), K the ReLU's product.
-        return (1 + s * s) * positive - 2 * s * relu_product(A, B, opposite(A, B, D))
+        return (1 + s * s) * positive - 2 * s * relu_product(A, B, D, flipped=True)
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         s = self.slope
@@ -106,7 +106,7 @@ class JumpDual(Dual):
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         shape = triangle(A, B, D)
-        return (self.high - self.low) ** 2 / (2 * math.pi * shape.a * shape.b * shape.sine)
+        return (self.high - self.low) ** 2 / (2 * math.pi) / shape.a / shape.b / shape.sine
 
     def derivative_second_moment(self, A: Tensor) -> Tensor:
         return torch.full_like(A, math.inf)

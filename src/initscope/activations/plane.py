@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from initscope.activations.rules import TOLERANCE, climb, gauss, panels, slices
+from initscope.activations.rules import CAUTION, TOLERANCE, Rule, climb, gauss, panels, slices
 from initscope.activations.triangle import triangle
 
 Kernel = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -24,7 +24,14 @@ Kernel = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 _SMOOTH_ORDERS = (12, 18, 27, 40, 60, 90, 135)
 _LEGENDRE_ORDERS = (12, 17, 24, 34)
-_LINE_ORDERS = (12, 18, 27, 40, 60)
+_LINE_ORDERS = (12, 18, 27, 40, 60, 90, 135, 200)
+# Odd after even: a step that hides between the nodes of one grid stands on a node of the next.
+_FINE_ORDERS = {
+    1: (1024, 1449, 2048, 2897, 4096, 5793, 8192, 11585, 16384, 32769, 65536, 131073, 262144),
+    2: (181, 256, 363, 512, 725, 1024, 1449, 2048, 2897, 4096, 5793, 8192),
+}
+_BUDGET = 1 << 27  # values of f in one order of the finest grids: a few seconds
+_VANISHED = 38.0  # where e^(-z²/2) underflows
 _POLAR_ORDERS = (12, 17, 24, 34)
 _SMOOTH_UP_TO = 4.0
 
@@ -44,12 +51,7 @@ class Plane:
     def of(cls, A: Tensor, B: Tensor, D: Tensor) -> Plane:
         shape = triangle(A, B, D)
         aligned = shape.q <= shape.p
-        # Norms of very different size leave q + p = 1 to rounding, or to nothing: the variances of u and v must survive.
-        total = shape.p + shape.q
-        C, S = (
-            torch.where(total > 0, share / torch.where(total > 0, total, 1), 0.5).sqrt()
-            for share in (torch.maximum(shape.p, shape.q), torch.minimum(shape.p, shape.q))
-        )
+        C, S = torch.maximum(shape.p, shape.q).sqrt(), torch.minimum(shape.p, shape.q).sqrt()
         gap = torch.where(aligned, shape.gap, shape.a + shape.b)
         return cls(shape.a, shape.b, gap, C, S, torch.where(aligned, 1.0, -1.0).to(A.dtype))
 
@@ -97,17 +99,47 @@ def integrate_plane(kernel: Kernel, plane: Plane, kinks: tuple[float, ...]) -> t
         rule, orders = early
         climb(lambda part, n: rule(kernel, plane[part], n), orders, pending[size <= _SMOOTH_UP_TO], value, error)
         pending = pending[~(error <= TOLERANCE * value.abs())]
-    rungs = _ladder_steps(size)
+    rungs, left = _ladder_steps(size), [pending[:0]]
     for steps in torch.unique(rungs[pending]).tolist():
         marks = _marks(kinks, int(steps))
-        climb(
-            lambda part, n, marks=marks: _panel_sum(kernel, plane[part], n, kinks, marks),  # type: ignore[misc]
-            _LEGENDRE_ORDERS,
-            pending[rungs[pending] == steps],
-            value,
-            error,
+        left.append(
+            climb(
+                lambda part, n, marks=marks: _panel_sum(kernel, plane[part], n, kinks, marks),  # type: ignore[misc]
+                _LEGENDRE_ORDERS,
+                pending[rungs[pending] == steps],
+                value,
+                error,
+            )
         )
+    error[pending] += _tail(kernel, plane[pending])
+    if not kinks:
+        _go_on(lambda part, n: _smooth_sum(kernel, plane[part], n), torch.cat(left), 2, value, error)
     return value, error
+
+
+def _go_on(rule: Rule, pending: Tensor, dimensions: int, value: Tensor, error: Tensor) -> None:
+    """Ever finer grids for an f that oscillates below the scale of its Gaussian, as far as the budget reaches."""
+    pending = pending[value[pending].isfinite()]
+    orders = [n for n in _FINE_ORDERS[dimensions] if len(pending) * n**dimensions <= _BUDGET]
+    finer, doubt = value.clone(), error.clone()
+    climb(rule, orders, pending, finer, doubt, impatient=True)
+    better = doubt < error
+    value[better], error[better] = finer[better], doubt[better]
+
+
+def _tail(kernel: Kernel, plane: Plane) -> Tensor:
+    """About how much of the integral of |kernel| lies where it is cut off: along the directions of u and of v."""
+    if not len(plane):
+        return torch.zeros_like(plane.a)
+    step = torch.linspace(0, 1, 41, dtype=plane.a.dtype, device=plane.a.device)
+    reach = _reach(plane).unsqueeze(-1)
+    z = reach + (_VANISHED - reach) * step
+    density = torch.exp(-z * z / 2) * (_VANISHED - reach) / (40 * math.sqrt(2 * math.pi))
+    total = torch.zeros_like(plane.a)
+    for x, y in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        f = kernel(*plane.points(x * z * plane.C.unsqueeze(-1), y * z * plane.S.unsqueeze(-1)))
+        total += (f.abs() * density).nan_to_num(nan=math.inf).sum(-1)
+    return CAUTION * total
 
 
 _FEWER = ((0.02, 0.3), (0.12, 0.45), (0.35, 0.7), (1.0, 1.0))
@@ -203,17 +235,33 @@ def integrate_line(kernel: Kernel, A: Tensor, B: Tensor, kinks: tuple[float, ...
     one = torch.ones_like(A)
     plane = Plane(shape.a, shape.b, shape.gap, C=one, S=0 * one, sign=one)
     value, error = torch.full_like(A, math.nan), torch.full_like(A, math.inf)
-    rungs = _ladder_steps(torch.maximum(plane.a, plane.b))
+    rungs, left = _ladder_steps(torch.maximum(plane.a, plane.b)), []
     for steps in torch.unique(rungs).tolist():
         marks = _marks(kinks, int(steps))
-        climb(
-            lambda part, n, marks=marks: _line_sum(kernel, plane[part], n, marks),  # type: ignore[misc]
-            _LINE_ORDERS,
-            torch.nonzero(rungs == steps).flatten(),
-            value,
-            error,
+        left.append(
+            climb(
+                lambda part, n, marks=marks: _line_sum(kernel, plane[part], n, marks),  # type: ignore[misc]
+                _LINE_ORDERS,
+                torch.nonzero(rungs == steps).flatten(),
+                value,
+                error,
+            )
         )
+    error += _tail(kernel, plane)
+    if not kinks and left:
+        _go_on(lambda part, n: _line_grid(kernel, plane[part], n), torch.cat(left), 1, value, error)
     return value, error
+
+
+def _line_grid(kernel: Kernel, plane: Plane, order: int) -> tuple[Tensor, Tensor]:
+    """The rule on equal steps."""
+    x, weight = (t.to(plane.a.device) for t in gauss("normal", order))
+    values, sizes = [], []
+    for part in slices(len(plane), order):
+        f = kernel(*plane[part].points(x.unsqueeze(0), torch.zeros_like(x).unsqueeze(0)))
+        values.append(f @ weight)
+        sizes.append(f.abs() @ weight)
+    return torch.cat(values), torch.cat(sizes)
 
 
 def _line_sum(kernel: Kernel, plane: Plane, order: int, marks: tuple[float, ...]) -> tuple[Tensor, Tensor]:
