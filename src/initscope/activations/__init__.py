@@ -30,6 +30,7 @@ from initscope.activations.catalogue import (
     rectified_power,
 )
 from initscope.activations.dual import Dual, DualValue
+from initscope.activations.evidence import listen
 from initscope.activations.registry import by_name, names
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "elu",
     "hermite",
     "leaky_relu",
+    "listen",
     "names",
     "polynomial",
     "rectified_power",

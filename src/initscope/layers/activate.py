@@ -9,10 +9,8 @@ from torch import Generator, Tensor, nn
 
 from initscope.activations import RELU, Activation
 from initscope.errors import BadInput
-from initscope.geometry import Block, Side, State, Tilt, push, then
-from initscope.layers.layer import Rung, Shape, SingleLayer, Trace
-
-_RUNGS: dict[str, Rung] = {"own dual": "own dual", "quadrature": "quadrature", "monte carlo": "monte carlo"}
+from initscope.geometry import Side, State, Tilt, push, then
+from initscope.layers.layer import Shape, SingleLayer, Trace
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,17 +46,9 @@ class Activate(SingleLayer):
             trace.simulated = True
             return push(state, f, state.channels, trace.units, trace.generator)
 
-        def distance(block: Block) -> Tensor:
-            if f.rung == "closed form" or block.distance.requires_grad:  # `evaluate` has no derivative
-                return f.distance(block.norm_a, block.norm_b, block.distance)
-            value = f.evaluate(block.norm_a, block.norm_b, block.distance)
-            scale = float(f.second_moment(state.x.norm.mean()).clamp_min(torch.finfo(torch.float32).tiny))
-            trace.answer(_RUNGS[f.rung], float(value.error.max()) / scale)
-            return value.distance
-
         return state.map(
             lambda s: f.second_moment(s.norm),
-            distance,
+            lambda b: f.distance(b.norm_a, b.norm_b, b.distance),
             lambda s: f.mean(s.norm),
             law="other",
             draw=then(state, f),

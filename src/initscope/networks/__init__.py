@@ -1,14 +1,17 @@
 """Compositions of layers, the architecture language, exact prediction and kernels."""
 
+from initscope.networks.accuracy import Accuracy, KernelResult
 from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
-from initscope.networks.kernels import KernelEstimate, kernel, kernel_estimate
+from initscope.networks.kernels import KernelEstimate, kernel, kernel_estimate, kernel_with_error
 from initscope.networks.language import parse, unparse
 from initscope.networks.prediction import LayerGeometry, Prediction, predict
-from initscope.networks.tangent import tangent_kernel
+from initscope.networks.tangent import tangent_kernel, tangent_kernel_with_error
 
 __all__ = [
+    "Accuracy",
     "Concat",
     "KernelEstimate",
+    "KernelResult",
     "LayerGeometry",
     "Prediction",
     "Residual",
@@ -17,8 +20,10 @@ __all__ = [
     "as_network",
     "kernel",
     "kernel_estimate",
+    "kernel_with_error",
     "parse",
     "predict",
     "tangent_kernel",
+    "tangent_kernel_with_error",
     "unparse",
 ]

@@ -16,9 +16,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from initscope.activations import listen
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
+from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.composition import Concat, Residual, Sequential, Sum, as_network
 from initscope.networks.fast import Variances, fast_plan, variances_of
 from initscope.networks.planning import budget, entry_bytes, require_memory, simulates
@@ -55,6 +57,24 @@ def tangent_kernel(
     tensor([[12.5664,  2.0000],
             [ 2.0000, 12.5664]], dtype=torch.float64)
     """
+    result = tangent_kernel_with_error(
+        net, x, y, parametrization=parametrization, dtype=dtype, memory=memory, progress=progress
+    )
+    warn_inexact("tangent_kernel", result.accuracy)
+    return result.value
+
+
+def tangent_kernel_with_error(
+    net: Layer,
+    x: Tensor,
+    y: Tensor | None = None,
+    *,
+    parametrization: Parametrization = "ntk",
+    dtype: torch.dtype | None = None,
+    memory: int | None = None,
+    progress: Progress | None = None,
+) -> KernelResult:
+    """`tangent_kernel`, beside how it was found and an estimate of its error."""
     check_inputs(x, y, zipped=False)
     if parametrization not in get_args(Parametrization):
         raise BadInput("tangent_kernel", f"parametrization is {parametrization!r}", "choose 'ntk' or 'standard'")
@@ -69,18 +89,20 @@ def tangent_kernel(
     if fast is not None and fast.tangent_bytes(x, len(other), standard) <= budget(memory, x.device):
         quick = fast.tangents(x, None if y is None else other, standard, progress)
         if quick is not None:
-            return quick
+            return KernelResult(quick, Accuracy())
     require_closed_forms(net, x)
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
     work = tiles(len(x), len(other), side, y is None)
+    traces = []
     for done, (rows, columns) in enumerate(work):
         if progress is not None:
             progress(done, len(work))
-        out[rows, columns] = _tangents(net, x[rows], other[columns], parametrization)
+        out[rows, columns], trace = _tangents(net, x[rows], other[columns], parametrization)
+        traces.append(trace)
     if progress is not None:
         progress(len(work), len(work))
-    return out.triu() + out.triu(1).T if y is None else out
+    return KernelResult(out.triu() + out.triu(1).T if y is None else out, Accuracy.of(traces))
 
 
 def require_closed_forms(net: Sequential, x: Tensor) -> None:
@@ -109,7 +131,7 @@ def _tile(net: Sequential, x: Tensor, m: int, memory: int | None) -> int:
     return max(1, min(int(((allowed - output) / each) ** 0.5), max(len(x), m), LARGEST_TILE))
 
 
-def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization) -> Tensor:
+def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization) -> tuple[Tensor, Trace]:
     step = torch.zeros(len(x), len(y), dtype=x.dtype, device=x.device, requires_grad=True)
     trace = Trace(shift=_Shift(step, parametrization))
     with torch.enable_grad():
@@ -117,9 +139,12 @@ def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametriz
         a, b, d = totals(state)
         products = (a[:, None] + b - d) / 2
         if not products.requires_grad:
-            return torch.zeros_like(products)  # no weights at all
-        (found,) = torch.autograd.grad(products.sum(), step)
-    return found
+            return torch.zeros_like(products), trace  # no weights at all
+        with listen() as evidence:  # the slopes are integrals of their own, one for each layer
+            (found,) = torch.autograd.grad(products.sum(), step)
+        for error in evidence.errors.values():
+            trace.error += error
+    return found, trace
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from initscope.errors import BadInput, UndefinedSimilarity
 from initscope.geometry import check_inputs
 from initscope.layers import Layer
 from initscope.networks import Sequential, as_network
+from initscope.networks.accuracy import warn_inexact
 from initscope.networks.planning import free_memory, size_text
 from initscope.networks.progress import Progress
 from initscope.networks.tangent import Parametrization
@@ -92,6 +93,7 @@ def kernel_to(
     with locked(earlier.lock_path, "out"):
         clean(earlier)
         pending = _run(earlier, cluster, progress)
+    warn_inexact("kernel_to", StoredKernel(earlier).accuracy)
     return KernelRun(out, layout, pending, layout.tiles - pending, time.perf_counter() - start)
 
 
