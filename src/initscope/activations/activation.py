@@ -9,10 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from initscope.activations.batches import autograd_derivative
 from initscope.activations.dual import Dual, DualValue, Function
 from initscope.activations.other_rungs import Distance, MonteCarloDual, OwnDual
 from initscope.activations.pieces import Pieces
-from initscope.activations.quadrature import QuadratureDual, autograd_derivative
+from initscope.activations.quadrature import QuadratureDual
 from initscope.activations.triangle import broadcast
 from initscope.errors import BadInput
 

@@ -6,6 +6,7 @@ how it answered and how far off it may be; a layer listens while it computes, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -58,6 +59,6 @@ def tell(rung: str, error: Tensor, scale: Tensor) -> None:
         return
     share = error / scale.abs()
     share = share[error > 0]  # 0 / 0: an exact zero
-    worst = float(share.nan_to_num(nan=float("inf")).max()) if share.numel() else 0.0
+    worst = float(share.nan_to_num(nan=math.inf, posinf=math.inf).max()) if share.numel() else 0.0
     for evidence in listeners:
         evidence.add(rung, worst)

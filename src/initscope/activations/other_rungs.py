@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from initscope.activations.coordinates import Plane
 from initscope.activations.dual import Dual, DualValue, Function
 from initscope.activations.evidence import heard, tell
-from initscope.activations.plane import Plane
 from initscope.activations.quadrature import QuadratureDual
 
 Distance = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -7,19 +7,20 @@ are so close that f(u) - f(v) itself would lose digits, it is taken from f' at t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from initscope.activations.batches import MANY, flat
+from initscope.activations.coordinates import Plane
 from initscope.activations.doubts import overlooked
 from initscope.activations.dual import Dual, DualValue, Function, covariance
 from initscope.activations.evidence import heard, tell
 from initscope.activations.interpolant import interpolate, interpolate_line, mehler_grid
 from initscope.activations.pieces import Pieces
-from initscope.activations.plane import Kernel, Plane, integrate, integrate_line, integrate_plane
+from initscope.activations.plane import Kernel, integrate, integrate_line, integrate_plane
 from initscope.activations.price import AngleIntegral
 from initscope.activations.rules import TOLERANCE
 from initscope.activations.triangle import call, triangle
@@ -27,26 +28,7 @@ from initscope.errors import NoExactForm
 
 _CLOSE = 1e-8
 _LEFT = (1 - 1 / math.sqrt(3)) / 2  # the two Gauss-Legendre points of [0, 1]
-_MANY, _SEVERAL = 3000, 400  # from how many states on an interpolant pays: by integrals on its grid, by a series
-
-
-def autograd_derivative(fn: Function) -> Function:
-    """f' by automatic differentiation, 0 where f is piecewise constant.
-
-    >>> float(autograd_derivative(torch.tanh)(torch.zeros(())))
-    1.0
-    """
-
-    def slope(z: Tensor) -> Tensor:
-        with torch.enable_grad():
-            x = z.detach().requires_grad_(True)
-            y = fn(x)
-            if not y.requires_grad:
-                return torch.zeros_like(z)
-            (gradient,) = torch.autograd.grad(y.sum(), x, allow_unused=True, materialize_grads=True)
-        return gradient
-
-    return slope
+_SEVERAL = 400  # from how many states on an interpolant of a series pays; MANY for one of integrals on its grid
 
 
 def product_of(fn: Function) -> Kernel:
@@ -100,7 +82,7 @@ class QuadratureDual(Dual):
     def distance_with_error(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
         """The distance and an estimate of its absolute error."""
         many = None if self.jumps or self.pieces else self._interpolated_distance
-        value, error = _flat(self._direct_distance, A, B, D, many, self._enough)
+        value, error = flat(self._direct_distance, A, B, D, many, self._enough)
         value, error = torch.where(D > 0, value, 0), torch.where(D > 0, error, 0)
         self._tell(value, error, A, B, self._square)
         return value, error
@@ -119,7 +101,7 @@ class QuadratureDual(Dual):
                 "use the closed forms STEP or SIGN, or give the derivative dual by hand",
             )
         many = None if self.pieces else self._interpolated_slopes
-        value, error = _flat(self._direct_slopes, A, B, D, many, self._enough)
+        value, error = flat(self._direct_slopes, A, B, D, many, self._enough)
         self._tell(value, error, A, B, lambda u, v, _: self.slope(u) ** 2)
         return value
 
@@ -130,7 +112,7 @@ class QuadratureDual(Dual):
 
     @property
     def _enough(self) -> int:
-        return _MANY if self.kinks else _SEVERAL
+        return MANY if self.kinks else _SEVERAL
 
     def line(self, kernel: Kernel, A: Tensor) -> Tensor:
         """E kernel(u, u, 0)."""
@@ -182,7 +164,7 @@ class QuadratureDual(Dual):
                     doubt = doubt + overlooked(self.fn, self.slope, self.kinks, value[chosen], *states)
                 if kernel is far:
                     doubt = doubt + self._rounding(value[chosen], *states[:2])
-                error[chosen] = doubt
+                error[chosen] = doubt.nan_to_num(nan=math.inf, posinf=math.inf)
         return value, error
 
     def _rounding(self, value: Tensor, A: Tensor, B: Tensor) -> Tensor:
@@ -190,7 +172,7 @@ class QuadratureDual(Dual):
         noise = torch.zeros_like(value)
         for x in (A, B):
             noise += self.line_with_error(lambda u, v, _: self.fn(u) ** 2 + (u * self.slope(u)) ** 2, x)[0]
-        return 8 * torch.finfo(value.dtype).eps * (value.abs() * noise).sqrt().nan_to_num(nan=math.inf)
+        return 8 * torch.finfo(value.dtype).eps * (value.abs() * noise).sqrt().nan_to_num(nan=math.inf, posinf=math.inf)
 
     def _direct_slopes(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
         value, error = self._by_angle(A, B, D, 1)
@@ -262,35 +244,6 @@ class QuadratureDual(Dual):
         return integrate_plane(product_of(self.slope), plane, self.kinks)[0].view(-1, len(t))
 
 
-Direct = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-Batch = Callable[[Tensor, Tensor, Tensor], "tuple[Tensor, Tensor] | None"]
-
-
-def _flat(
-    direct: Direct, A: Tensor, B: Tensor, D: Tensor, many: Batch | None, enough: int = _MANY
-) -> tuple[Tensor, Tensor]:
-    """Answer for tensors of any shape: equal states once, `enough` states through the interpolant where it is safe."""
-    shape = A.shape
-    states = torch.stack([x.detach().flatten() for x in (A, B, D)], -1)
-    where: Tensor | None = None
-    if _repeats(states):
-        states, where = torch.unique(states, dim=0, return_inverse=True)
-    columns = states[:, 0].contiguous(), states[:, 1].contiguous(), states[:, 2].contiguous()
-    answer = many(*columns) if many is not None and len(states) >= enough else None
-    value, error = answer if answer is not None else direct(*columns)
-    if where is not None:
-        value, error = value[where], error[where]
-    return value.view(shape), error.view(shape)
-
-
-def _repeats(states: Tensor) -> bool:
-    """Whether finding equal states is likely to save more than it costs, from a sample."""
-    if len(states) < 2:
-        return False
-    sample = states[:: max(1, len(states) // 2048)]
-    return len(states) <= _MANY or 2 * len(torch.unique(sample, dim=0)) < len(sample)
-
-
 class _Moment(torch.autograd.Function):
     """E g(u) with the slope in A, E g'(u) u / 2A, both by the line rule."""
 
@@ -339,7 +292,7 @@ class _Distance(torch.autograd.Function):
             return value, error
 
         def along(first: Tensor, second: Tensor) -> Tensor:
-            rule = _flat(split, first, second, D, None)[0]
+            rule = flat(split, first, second, D, None)[0]
             safe = torch.where(first > 0, first, 1)
             return torch.where(first > 0, rule / safe - by_d * (1 - c / safe), 0)
 

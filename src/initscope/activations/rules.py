@@ -25,8 +25,9 @@ def climb(
     """Raise the order of the rule for the chosen states until two orders agree; fills `value` and `error` in place.
 
     Where no two agree, the error is several times the largest of the last differences: orders too coarse for f differ
-    at random, and one small difference may be luck. An `impatient` climb gives up on states whose differences are small
-    but hardly shrink, as at a kink that nobody declared. Returns the states that are left.
+    at random, and one small difference may be luck. A climb on equal steps (`impatient`), whose nodes a wave can
+    meet in phase, wants three orders to agree, and gives up on states whose differences are small but hardly shrink, as
+    at a kink that nobody declared. Returns the states that are left.
     """
     before: Tensor | None = None
     gaps: list[Tensor] = []
@@ -39,9 +40,13 @@ def climb(
             gap = (now - before).abs() + 4e-16 * size
             gaps = [*gaps[-2:], gap]
             done = gap <= TOLERANCE * size
+            if impatient:
+                done &= gaps[-2] <= TOLERANCE * size if len(gaps) > 1 else False
             doubt = torch.where(done, gap, CAUTION * torch.stack(gaps).amax(0))
             value[chosen], error[chosen] = now, torch.where(now.isfinite(), doubt, math.inf)
-            slow = ~done & (gap < 1e-3 * size) & (gap > gaps[-2] / 4) if impatient and len(gaps) > 1 else done & False
+            slow = torch.zeros_like(done)
+            if impatient and len(gaps) > 1:
+                slow = (gap > TOLERANCE * size) & (gap < 1e-3 * size) & (gap > gaps[-2] / 4)
             unfinished.append(chosen[slow])
             keep = ~(done | slow)
             chosen, now, gaps = chosen[keep], now[keep], [g[keep] for g in gaps]
