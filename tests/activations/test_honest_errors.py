@@ -78,7 +78,8 @@ def test_the_stated_error_covers_the_true_one(name: str, size: float) -> None:
     wide = [factor**2 * x for x in (A, B, D)]
     truth = form.distance(*wide)
     scale = (form.second_moment(wide[0]) * form.second_moment(wide[1])).sqrt()
-    rounding = 1e-13 * truth + 1e-12 * scale
+    # A kink that nobody declared turns a tiny D into D + O(D^1.5): below 5e-12 of the moments, no node can see it.
+    rounding = 1e-13 * truth + 5e-12 * scale
     assert bool(((found.distance - truth).abs() <= found.error + rounding).all())
     moment, error = hidden.dual.line_with_error(lambda u, v, _: hidden.fn(u) ** 2, A)  # type: ignore[attr-defined]
     exact = form.second_moment(wide[0])

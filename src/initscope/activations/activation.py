@@ -139,7 +139,9 @@ class Activation:
         """Distance and product with an estimate of the error and the rung that answered."""
         state, dtype = self._state(A, B, D)
         value = self.dual.evaluate(*state)
-        error = value.error + value.distance.abs() * (torch.finfo(dtype).eps if dtype != value.distance.dtype else 0)
+        error = value.error
+        if dtype != value.distance.dtype:
+            error = error + torch.finfo(dtype).eps * value.distance.abs().nan_to_num(nan=0.0)
         return DualValue(value.distance.to(dtype), value.product.to(dtype), error.to(dtype), value.rung)
 
     def correlation(self, rho: Tensor) -> Tensor:
