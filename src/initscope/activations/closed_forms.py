@@ -15,23 +15,52 @@ from torch import Tensor
 from initscope.activations.dual import Dual, covariance
 from initscope.activations.triangle import gram, opposite
 
+_LARGEST = 709.0  # e^709 is the last whole power below the largest float64
+
+
+@dataclass(frozen=True, eq=False)
+class _Determinant:
+    """√W = √((1+A)(1+B)) · `rest`, and AB - c² = (1+A)(1+B) · `gram`: factors that no variance makes overflow."""
+
+    sides: Tensor  # √((1+A)(1+B))
+    gram: Tensor
+    rest: Tensor
+
+    @classmethod
+    def of(cls, A: Tensor, B: Tensor, D: Tensor) -> _Determinant:
+        share = gram(A, B, D)
+        rest = (1 / (1 + B) + B / (1 + B) / (1 + A) + share).sqrt()  # W = 1 + A + B + (AB - c²)
+        return cls((1 + A).sqrt() * (1 + B).sqrt(), share, rest)
+
+    @property
+    def root(self) -> Tensor:
+        """√W."""
+        return self.sides * self.rest
+
+    def gram_over(self, length: Tensor) -> Tensor:
+        """(AB - c²) / length, for a length of at least √W."""
+        return self.sides * (self.sides * self.gram / length)
+
 
 def _arc_gap(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-    """θ(A) + θ(B) - 2θ(c) with sin θ(c) = 2c / √((1+2A)(1+2B)), in which the leading parts cancel on paper.
+    """θ(A) + θ(B) - 2θ(c) with sin θ(c) = 2c / R, R² = (1+2A)(1+2B), in which the leading parts cancel on paper.
 
     With X = √(1+4A), Y = √(1+4B) it is 2 arg of a complex number of imaginary part √W(XY-1) - 2c(X+Y); for c > 0 that
-    difference equals R²(XY-1-4c)(XY-1+4c) / (√W(XY-1) + 2c(X+Y)), R² = (1+2A)(1+2B), XY-1-4c = 2D - (X-Y)²/2.
+    difference equals R²(XY-1-4c)(XY-1+4c) / (√W(XY-1) + 2c(X+Y)), where XY-1-4c = 4(D + 4(AB-c²)) / (XY+1+4c) has no
+    difference left. All is divided by R.
     """
+    det = _Determinant.of(2 * A, 2 * B, 2 * D)
     c = covariance(A, B, D)
+    share = c / det.sides
     X, Y = (1 + 4 * A).sqrt(), (1 + 4 * B).sqrt()
-    root = (1 + 2 * A + 2 * B + 4 * gram(A, B, D)).sqrt()  # √W
-    excess = (4 * A + 4 * B + 16 * A * B) / (X * Y + 1)  # XY - 1
-    spread = (2 * D - 8 * ((A - B) / (X + Y)) ** 2).clamp(min=0)  # XY - 1 - 4c
-    below = root * excess + 2 * c.clamp(min=0) * (X + Y)
-    ratio = (excess + 4 * c.clamp(min=0)) / torch.where(below > 0, below, 1)
-    close = (1 + 2 * A) * (1 + 2 * B) * spread * torch.where(below > 0, ratio, 1)
-    imaginary = torch.where(c > 0, close, root * excess - 2 * c * (X + Y))
-    return 2 * torch.atan2(imaginary, 2 * c * excess + root * (X + Y))
+    below = X * Y + 1
+    excess = 4 * A / below + 4 * B * (X * (X / below))  # XY - 1
+    above = below + 4 * c.clamp(min=0)
+    spread = 4 * (D / above + det.sides * (det.gram * (det.sides / above)))  # XY - 1 - 4c
+    divisor = det.rest * excess + 2 * share.clamp(min=0) * (X + Y)
+    close = spread / torch.where(divisor > 0, divisor, 1) * (excess + 4 * c.clamp(min=0))
+    imaginary = torch.where(c > 0, close, det.rest * excess - 2 * share * (X + Y))
+    return 2 * torch.atan2(imaginary, 2 * share * excess + det.rest * (X + Y))
 
 
 @dataclass(frozen=True)
@@ -48,11 +77,10 @@ class ErfDual(Dual):
         return 2 / math.pi * _arc_gap(A, B, D)
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        root = (1 + 2 * A + 2 * B + 4 * gram(A, B, D)).sqrt()
-        return 2 / math.pi * torch.atan2(2 * covariance(A, B, D), root)
+        return 2 / math.pi * torch.atan2(2 * covariance(A, B, D), _Determinant.of(2 * A, 2 * B, 2 * D).root)
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return 4 / math.pi / (1 + 2 * A + 2 * B + 4 * gram(A, B, D)).sqrt()
+        return 4 / math.pi / _Determinant.of(2 * A, 2 * B, 2 * D).root
 
 
 @dataclass(frozen=True)
@@ -65,37 +93,43 @@ class GeluDual(Dual):
 
     def second_moment(self, A: Tensor) -> Tensor:
         root = (1 + 2 * A).sqrt()
-        even = A * torch.atan2(A, root) + 2 * A * A / ((1 + A) * root)
+        even = A * torch.atan2(A, root) + 2 * (A / (1 + A)) * (A / root)
         return A / 4 + even / (2 * math.pi)
 
     def mean(self, A: Tensor) -> Tensor:
         return A / (2 * math.pi * (1 + A)).sqrt()
 
     def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        c, delta = covariance(A, B, D), gram(A, B, D)
-        root = (1 + A + B + delta).sqrt()
+        # The odd part alone gives D/4: where D is not small beside A + B, little cancels in the plain difference,
+        # and norms of very different size do not spoil it.
+        plain = self.second_moment(A) + self.second_moment(B) - 2 * self.product(A, B, D)
+        return torch.where(D > (A + B) / 4, plain, self._close_distance(A, B, D))
+
+    def _close_distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        c, det = covariance(A, B, D), _Determinant.of(A, B, D)
+        root = det.root
         X, Y = (1 + 2 * A).sqrt(), (1 + 2 * B).sqrt()
-        tilt = 2 * torch.atan2(2 * (A - B) / (X + Y), X * Y + 1)  # asin(A/(1+A)) - asin(B/(1+B))
+        gap = (A - B) / (X + Y)
+        tilt = 2 * torch.atan2(2 * gap, X * Y + 1)  # asin(A/(1+A)) - asin(B/(1+B))
         arcs = D * torch.atan2(c, root) + (A + B) / 2 * _arc_gap(A / 2, B / 2, D / 2) + (A - B) / 2 * tilt
         near, far = root + X, root + Y
-        by_gram = (1 / (root * X) + 2 / (1 + A) - 1) / near + (1 / (root * Y) + 2 / (1 + B) - 1) / far
-        bulge = (near + Y) / (root * X * Y) - 1  # second differences of y + 1/y, over (A-B)²
-        skew = (root + Y + 2 * (1 + A) / (X + Y)) / ((1 + A) * (1 + B))
-        by_gap = 2 * (bulge / (X + Y) + skew) / (near * far)
-        return D / 4 + (arcs + by_gram * delta + by_gap * (A - B) ** 2) / (2 * math.pi)
+        by_gram = (1 / root / X + 2 / (1 + A) - 1) * det.gram_over(near)
+        by_gram = by_gram + (1 / root / Y + 2 / (1 + B) - 1) * det.gram_over(far)
+        bulge = (near + Y) / root / X / Y - 1  # second differences of y + 1/y, over gap²
+        skew = (X + Y) / (1 + A) * ((X + Y) / (1 + B)) * (root + Y + 2 * (1 + A) / (X + Y))
+        by_gap = 2 * (gap / near) * (gap / far) * (bulge * (X + Y) + skew)
+        return D / 4 + (arcs + by_gram + by_gap) / (2 * math.pi)
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        c, delta = covariance(A, B, D), gram(A, B, D)
-        root = (1 + A + B + delta).sqrt()
-        rational = (A * B * (2 + A + B) + delta * (A * B - 1)) / ((1 + A) * (1 + B) * root)
-        return c / 4 + (c * torch.atan2(c, root) + rational) / (2 * math.pi)
+        c, det = covariance(A, B, D), _Determinant.of(A, B, D)
+        root = det.root
+        linear = A / (1 + A) * (B / (1 + B)) * ((2 + A + B) / root)
+        square = det.gram / det.rest * (A / (1 + A).sqrt()) * (B / (1 + B).sqrt()) - det.gram / root
+        return (c * torch.atan2(root, -c) + linear + square) / (2 * math.pi)  # c/4 + c asin(...)/2π + ...
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        c, delta = covariance(A, B, D), gram(A, B, D)
-        W = 1 + A + B + delta
-        rational = 1 + W * (1 - 1 / (1 + A) - 1 / (1 + B))
-        slope = 1 / (1 + A) + 1 / (1 + B) - 1  # half of ∂ rational / ∂c, over c
-        return 0.25 + (torch.atan2(c, W.sqrt()) + c / W.sqrt() * (1 + 2 * slope + rational / W)) / (2 * math.pi)
+        c, root = covariance(A, B, D), _Determinant.of(A, B, D).root
+        return (torch.atan2(root, -c) + c / root * (1 / (1 + A) + 1 / (1 + B) + 1 / root / root)) / (2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -136,7 +170,7 @@ class CosDual(Dual):
         return torch.expm1(-D / 2) * torch.expm1(-total / 2) + _exp_gap(-A, -B) ** 2 / 2
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return (torch.exp(-D / 2) + torch.exp(-opposite(A, B, D) / 2)) / 2
+        return (torch.exp(-D / 2) + torch.exp(-opposite(A, B, D).clamp(min=0) / 2)) / 2
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return SinDual().product(A, B, D)
@@ -153,7 +187,7 @@ class ExpDual(Dual):
         return torch.exp(A / 2)
 
     def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return _exp_gap(A, B) ** 2 - 2 * torch.exp(A + B) * torch.expm1(-D / 2)
+        return _exp_gap(A, B) ** 2 - 2 * _times_exp(torch.expm1(-D / 2), A + B)
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return torch.exp(A + B - D / 2)
@@ -173,21 +207,29 @@ class GaussianDual(Dual):
         return 1 / (1 + A).sqrt()
 
     def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        delta = gram(A, B, D)
-        root = (1 + A + B + delta).sqrt()
+        det = _Determinant.of(A, B, D)
+        root = det.root
         X, Y = (1 + 2 * A).sqrt(), (1 + 2 * B).sqrt()
         near, far = root + X, root + Y
-        by_gram = (1 / (X * near) + 1 / (Y * far)) / root
-        by_gap = 2 * (near + Y) / (root * X * Y * (X + Y) * near * far)
-        return by_gram * delta + by_gap * (A - B) ** 2  # 1/X + 1/Y - 2/√W
+        gap = (A - B) / (X + Y)
+        by_gram = det.gram_over(near) / root / X + det.gram_over(far) / root / Y
+        by_gap = 2 * (gap / near) * (gap / far) * ((near + Y) / root) * ((X + Y) / X) / Y
+        return by_gram + by_gap  # 1/X + 1/Y - 2/√W
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return 1 / (1 + A + B + gram(A, B, D)).sqrt()
+        return 1 / _Determinant.of(A, B, D).root
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return covariance(A, B, D) * (1 + A + B + gram(A, B, D)) ** -1.5
+        root = _Determinant.of(A, B, D).root
+        return covariance(A, B, D) / root / root / root
 
 
 def _exp_gap(x: Tensor, y: Tensor) -> Tensor:
-    """e^x - e^y, relatively accurate when x and y are close."""
-    return torch.exp(y) * torch.expm1(x - y)
+    """|e^x - e^y|, relatively accurate when x and y are close, and finite wherever the difference is."""
+    return _times_exp(-torch.expm1(-(x - y).abs()), torch.maximum(x, y))
+
+
+def _times_exp(factor: Tensor, x: Tensor) -> Tensor:
+    """factor · e^x in two halves: a small factor meets e^(x/2) before e^x overflows, and 0 · ∞ never arises."""
+    half = torch.exp((x / 2).clamp(max=_LARGEST))
+    return half * (half * factor)

@@ -53,17 +53,16 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class PairValue:
-    """Excess and product of (f(u), f(v)), and an estimate of the absolute error of the product (or the largest one)."""
+    """Excess and product of (f(u), f(v)); what is not exact tells its error to whoever listens."""
 
     excess: Tensor
     product: Tensor
-    error: Tensor
 
     @classmethod
-    def of_distance(cls, distance: Tensor, error: Tensor, a: Tensor, b: Tensor) -> PairValue:
+    def of_distance(cls, distance: Tensor, a: Tensor, b: Tensor) -> PairValue:
         """Where E (f(u)-f(v))² is all that is known; its error counts relative to the larger norm."""
         excess = torch.minimum((distance - (a - b).square()).clamp_min(0), 4 * a * b)
-        return cls(excess, a * b - excess / 2, error / 2)
+        return cls(excess, a * b - excess / 2)
 
 
 class Dual(ABC):
@@ -101,10 +100,10 @@ class Dual(ABC):
         direct = self.defect(2 * pair.triangle.q)  # of f(cz) = c^k f(z): the norms do not matter
         value = self.evaluate(pair.A, pair.B, pair.distance)
         if direct is not None:
-            return PairValue(2 * a * b * direct, value.product, value.error)
+            return PairValue(2 * a * b * direct, value.product)
         near = value.distance - (a - b).square()
         excess = torch.where(value.distance < a * b, near, 2 * (a * b - value.product))
-        return PairValue(torch.minimum(excess.clamp_min(0), 4 * a * b), value.product, value.error)
+        return PairValue(torch.minimum(excess.clamp_min(0), 4 * a * b), value.product)
 
     def slopes(self, pair: Pair) -> Tensor:
         """E f'(u) f'(v) of the pair, f' taken where it exists: what a tangent kernel is multiplied by.

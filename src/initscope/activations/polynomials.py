@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product as pairs
 
 import torch
@@ -30,10 +30,34 @@ def _wick(i: int, j: int) -> Moments:
 
 
 def _sum(terms: Moments, cross: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Σ coefficient · cross^i first^j second^k, each in units of the largest, so that only the sum can overflow."""
+    unit = power_of_four(cross.abs(), first, second, least=1.0)
+    cross, first, second = cross / unit, first / unit, second / unit
+    degree = max((sum(powers) for powers in terms), default=0)
     total = torch.zeros_like(cross)
     for (i, j, k), coefficient in terms.items():
-        total = total + coefficient * cross**i * first**j * second**k
-    return total
+        total = total + coefficient * cross**i * first**j * second**k * unit ** float(i + j + k - degree)
+    return times_power(total, unit, degree)
+
+
+def power_of_four(*sizes: Tensor, least: float = 0.0) -> Tensor:
+    """The first power of four above all the sizes, a unit that costs no rounding; at least `least`, 1 for zeros.
+
+    >>> float(power_of_four(torch.tensor(5.0), torch.tensor(1.0)))
+    16.0
+    """
+    size = reduce(torch.maximum, (s.detach() for s in sizes))
+    exponent = torch.frexp(torch.where(size.isfinite(), size, 1)).exponent
+    exponent = torch.where(size > 0, exponent + exponent % 2, 0)
+    unit = torch.ldexp(torch.ones_like(size), exponent)
+    return unit.clamp(min=least) if least else unit
+
+
+def times_power(value: Tensor, unit: Tensor, n: int) -> Tensor:
+    """value · unit^n, one factor after the other: 0 stays 0 where unit^n overflows."""
+    for _ in range(n):
+        value = value * unit
+    return value
 
 
 @dataclass(frozen=True)
@@ -118,7 +142,7 @@ class HermiteDual(Dual):
         ]
 
     def second_moment(self, A: Tensor) -> Tensor:
-        return torch.stack([weight * A**j * ((A - 1) / 2) ** (2 * i) for weight, j, i in self._terms]).sum(0)
+        return self.product(A, A, torch.zeros_like(A))
 
     def mean(self, A: Tensor) -> Tensor:
         if self.order % 2:
@@ -127,21 +151,25 @@ class HermiteDual(Dual):
         return math.sqrt(math.factorial(self.order)) / math.factorial(half) * ((A - 1) / 2) ** half
 
     def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        unit = power_of_four(A, B, least=1.0)  # every term is homogeneous in it, of degree k
         shape = triangle(A, B, D)
-        c, x, y = covariance(A, B, D), (A - 1) / 2, (B - 1) / 2
-        both = shape.a * shape.b
-        turn = 2 * both * shape.q  # ab - c
+        a, b, gap = (side / unit.sqrt() for side in (shape.a, shape.b, shape.gap))
+        c, x, y = covariance(A, B, D) / unit, (A - 1) / 2 / unit, (B - 1) / 2 / unit
+        turn = 2 * a * b * shape.q  # ab - c
         total = torch.zeros_like(c)
         for weight, j, i in self._terms:
             # (a^j x^i - b^j y^i)² + 2 (xy)^i ((ab)^j - c^j), each difference divided out by its small factor
-            sides = x**i * shape.gap * _geometric(shape.a, shape.b, j)
-            shifts = shape.b**j * (A - B) / 2 * _geometric(x, y, i)
-            total = total + weight * ((sides + shifts) ** 2 + 2 * (x * y) ** i * turn * _geometric(both, c, j))
-        return total
+            sides = x**i * gap * _geometric(a, b, j)
+            shifts = b**j * (A - B) / unit / 2 * _geometric(x, y, i)
+            total = total + weight * ((sides + shifts) ** 2 + 2 * (x * y) ** i * turn * _geometric(a * b, c, j))
+        return times_power(total.clamp(min=0), unit, self.order)
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        c, cross = covariance(A, B, D), (A - 1) * (B - 1) / 4
-        return torch.stack([weight * c**j * cross**i for weight, j, i in self._terms]).sum(0)
+        unit = power_of_four(A, B, least=1.0)
+        c, cross = covariance(A, B, D) / unit, (A - 1) / 2 / unit * ((B - 1) / 2 / unit)
+        return times_power(
+            torch.stack([weight * c**j * cross**i for weight, j, i in self._terms]).sum(0), unit, self.order
+        )
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         if self.order == 0:

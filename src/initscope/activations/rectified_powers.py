@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from initscope.activations.dual import Dual, covariance
+from initscope.activations.polynomials import power_of_four, times_power
 from initscope.activations.triangle import Triangle, call, relu_product, resolved, triangle
 
 _TERMS = 36
@@ -87,7 +88,7 @@ class _PowerProduct(torch.autograd.Function):
         ctx.save_for_backward(A, B, D)
         ctx.k = k
         shape = triangle(A, B, D)
-        return (shape.a * shape.b) ** k * cumulated(k, shape.supplement) / (2 * math.pi)
+        return times_power(cumulated(k, shape.supplement) / (2 * math.pi), shape.a * shape.b, k)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
@@ -104,8 +105,10 @@ class _PowerDistance(torch.autograd.Function):
         ctx.save_for_backward(A, B, D)
         ctx.k = k
         shape = triangle(A, B, D)
-        powers = sum((shape.a**i * shape.b ** (k - 1 - i) for i in range(k)), torch.zeros_like(A)) * shape.gap
-        return _half_moment(k) * (powers**2 + 2 * (shape.a * shape.b) ** k * _defect(k, shape))
+        unit = power_of_four(A, B)
+        a, b, gap = (side / unit.sqrt() for side in (shape.a, shape.b, shape.gap))
+        powers = sum((a**i * b ** (k - 1 - i) for i in range(k)), torch.zeros_like(A)) * gap
+        return times_power(_half_moment(k) * (powers**2 + 2 * (a * b) ** k * _defect(k, shape)), unit, k)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State, check_inputs, generator, together, warn_undefined
 from initscope.layers import Layer, Rung, Trace
+from initscope.networks.accuracy import Accuracy, warn_inexact
 from initscope.networks.composition import Sequential, as_network, needed_after
 from initscope.networks.planning import (
     REPLICATES,
@@ -126,6 +127,7 @@ def predict(
         progress(len(x), len(x))
     layers = tuple(_as_type(_join(list(rows)), dtype) for rows in zip(*parts, strict=True))
     warn_zero_layers("predict", [(layer.name, layer.norm_x, layer.norm_y) for layer in layers])
+    warn_inexact("predict", Accuracy(layers[-1].method, layers[-1].error))
     return Prediction(layers, seed)
 
 

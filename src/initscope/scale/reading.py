@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput
+from initscope.networks import Accuracy
 from initscope.scale.job import Job
 from initscope.scale.store import Store, open_store
 
@@ -46,6 +47,11 @@ class StoredKernel:
         """The records of the complete tiles: checksum, seconds, process, how often computed, range and sum."""
         found = (self.store.record(*tile) for tile in self.job.tiles())
         return [record for record in found if record is not None]
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """The least certain way a tile was found, and the largest error of one."""
+        return Accuracy.least([Accuracy(r.get("method", "exact"), r.get("error", 0.0)) for r in self.records()])
 
     def tensor(self) -> Tensor:
         """The whole matrix, (n, n)."""
