@@ -15,7 +15,7 @@ from initscope import scale
 from initscope.activations import COS, RELU, SIN, Activation, listen
 from initscope.cli import main
 from initscope.errors import InexactIntegral
-from initscope.layers import Activate, Dense
+from initscope.layers import Activate, Conv, Dense
 from initscope.networks import (
     Sequential,
     kernel,
@@ -49,7 +49,7 @@ def test_oscillating_functions_of_pixels(factor: int, x: torch.Tensor) -> None:
 
 def test_closed_forms_are_exact(x: torch.Tensor) -> None:
     for found in (kernel_with_error(net(SIN), x), tangent_kernel_with_error(net(RELU), x)):
-        assert found.accuracy.to_dict() == {"method": "exact", "error": 0.0}
+        assert found.accuracy.to_dict() == {"method": "exact", "error": 0.0, "integral_error": 0.0}
 
 
 def test_every_entrance_warns(x: torch.Tensor) -> None:
@@ -132,3 +132,30 @@ def test_whoever_listens_hears_it() -> None:
             WAVE.second_moment(torch.ones(3))
         RELU.second_moment(torch.ones(3))
     assert list(outer.errors) == list(inner.errors) == ["quadrature"]
+
+
+@pytest.mark.parametrize("rest", ["avgpool2 relu gap", "conv3(bias=uniform(0.3)) gap"])
+def test_rough_integrals_are_told_beside_simulated_and_approximate_layers(rest: str) -> None:
+    images = torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rough = Sequential(Conv(8, 3), Activate(STAIRS), *parse(rest).layers)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = kernel(rough, images)
+        predict(rough, images[:1], images[1:])
+    assert [str(w.message).split(":")[0] for w in told if w.category is InexactIntegral] == ["kernel", "predict"]
+    assert bool(found.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "last"),
+    [("dense(bias=uniform(0.3)) relu", (5,), -1), ("conv3(bias=uniform(0.3)) relu gap dense(bias=1)", (1, 4, 4), -3)],
+)
+def test_an_approximate_layer_is_no_rough_integral(text: str, shape: tuple[int, ...], last: int) -> None:
+    """It has a note of its own; no warning."""
+    net = parse(text)
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for found in (kernel_with_error(net, x), tangent_kernel_with_error(net, x)):
+        assert found.accuracy.method == "approximate"
+        assert found.accuracy.error == pytest.approx(predict(net, x[:1], x[1:]).layers[last].error, rel=1e-9)
+        assert found.accuracy.integral_error == 0
+    kernel(net, x)

@@ -173,7 +173,9 @@ def _write(
     if out.suffix.lower() == ".npy":
         np.save(file, matrix, allow_pickle=False)
         return
-    more: dict[str, Any] = {} if what.parametrization is None else {"parametrization": np.str_(what.parametrization)}
+    more: dict[str, Any] = {"error": np.float64(accuracy.error)}
+    if what.parametrization is not None:
+        more["parametrization"] = np.str_(what.parametrization)
     if errors is not None:
         import torch
 
@@ -188,7 +190,6 @@ def _write(
         quantity=np.str_(what.quantity),
         method=np.str_(what.method),
         rung=np.str_(accuracy.method),
-        error=np.float64(accuracy.error),
         seed=np.int64(settings.seed),
         **more,
     )

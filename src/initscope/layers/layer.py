@@ -32,6 +32,7 @@ class Trace:
     keep_positions: bool = False  # a later layer needs pairs of different positions
     simulated: bool = False
     error: float = 0.0  # relative error estimate so far, that of each layer added
+    integral_error: float = 0.0  # the part of it that integrals of activations have
     rung: Rung = "exact"  # the least certain way an answer came about so far
     notes: list[str] = field(default_factory=list)
     own: Callable[[Layer, State, State], State] | None = None  # adds what a layer's weights give to the tangent kernel
@@ -124,6 +125,7 @@ class SingleLayer(Layer):
             out = self._exact(state, trace)
         for name, error in evidence.errors.items():
             trace.answer(_INTEGRALS[name], error)
+            trace.integral_error += error
         if state.tangent is not None and out.tangent is None:
             raise NoExactForm(self.word, "its integral has no derivative here", "leave it out")
         return trace.own(self, state, out) if trace.own is not None and self.has_weights else out

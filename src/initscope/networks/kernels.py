@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -15,7 +15,7 @@ from initscope.geometry import Inputs, check_inputs, excess_of, generator, warn_
 from initscope.layers import Layer, Trace
 from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.composition import Sequential, as_network
-from initscope.networks.fast import FastPlan, fast_plan
+from initscope.networks.fast import FastPlan, fast_accuracy, fast_plan
 from initscope.networks.planning import (
     REPLICATES,
     UNITS,
@@ -99,7 +99,7 @@ def kernel_with_error(
     plan = kernel_estimate(net, x, y, memory=memory)
     fast = fast_plan(net, tuple(x.shape[1:])) if plan.method == "fused" else None
     if fast is not None:
-        return KernelResult(_fused(fast, x, y, quantity, progress), Accuracy())
+        return KernelResult(_fused(fast, x, y, quantity, progress), fast_accuracy(net, x, y))
     if plan.method == "tiles":
         return _tiled(net, x, y, quantity, plan.tile, progress)
     return _joint(net, x, y, quantity, seed, progress)
@@ -228,7 +228,7 @@ def _joint(
     accuracy = Accuracy.of(traces)
     if len(moments) > 1:
         spread = products.std(0) / math.sqrt(len(moments)) / (norm[:, None] * norm).sqrt().clamp_min(1e-300)
-        accuracy = Accuracy("simulated", float(spread.median()))
+        accuracy = replace(accuracy, method="simulated", error=float(spread.median()))
         warnings.warn(
             f"kernel: simulated from {len(moments) * UNITS} units; standard error of the entries about "
             f"{accuracy.error:.1e} of the diagonal",

@@ -22,7 +22,7 @@ from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
 from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Composition, Sequential, as_network
-from initscope.networks.fast import Variances, fast_plan, variances_of
+from initscope.networks.fast import Variances, fast_accuracy, fast_plan, variances_of
 from initscope.networks.masks import Masked
 from initscope.networks.planning import budget, entry_bytes, require_memory, require_range, simulates, working_dtype
 from initscope.networks.prediction import totals
@@ -93,7 +93,7 @@ def tangent_kernel_with_error(
     if fast is not None and fast.tangent_bytes(x, len(other), standard) <= budget(memory, x.device):
         quick = fast.tangents(x, None if y is None else other, standard, progress)
         if quick is not None:
-            return KernelResult(quick, Accuracy())
+            return KernelResult(quick, fast_accuracy(net, x, None if y is None else other))
     require_closed_forms(net, x)
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)

@@ -245,7 +245,7 @@ class Theory:
             self._gaps.setdefault((gap, call.function), []).append(call.name)
             self._restart(call, seen)
             return None
-        doubt = self._errors[call.index] = trace.error + max(
+        doubt = self._errors[call.index] = trace.integral_error + max(
             (self._errors.get(i, 0.0) for i in call.inputs), default=0.0
         )
         if trace.simulated:

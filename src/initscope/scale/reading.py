@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from initscope.scale.job import Job
 from initscope.scale.store import Store, open_store
 
 Index = int | slice
+_ACCURACY = tuple(field.name for field in fields(Accuracy))  # in the record of every tile
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class StoredKernel:
     @property
     def accuracy(self) -> Accuracy:
         """The least certain way a tile was found, and the largest error of one."""
-        return Accuracy.least([Accuracy(r.get("method", "exact"), r.get("error", 0.0)) for r in self.records()])
+        return Accuracy.least([Accuracy(**{name: r[name] for name in _ACCURACY if name in r}) for r in self.records()])
 
     def tensor(self) -> Tensor:
         """The whole matrix, (n, n)."""
