@@ -123,11 +123,16 @@ class JumpDual(Dual):
         return torch.where(zeros == 0, moving, beside_zero * (zeros == 1))
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        t = angle(A, B, D)
+        return self._product_at(t, math.pi - t, A, B)
+
+    def product_of(self, pair: Pair) -> Tensor:
+        return self._product_at(pair.triangle.angle, pair.triangle.supplement, pair.A, pair.B)
+
+    def _product_at(self, t: Tensor, supplement: Tensor, A: Tensor, B: Tensor) -> Tensor:
         centre, half = (self.low + self.high) / 2, (self.high - self.low) / 2
-        if self.low == 0:
-            moving = self.high**2 * (math.pi - angle(A, B, D)) / (2 * math.pi)
-        else:
-            moving = centre**2 + half**2 * (1 - 2 * angle(A, B, D) / math.pi)
+        about_zero = centre**2 + half**2 * (1 - 2 * t / math.pi)
+        moving = self.high**2 * supplement / (2 * math.pi) if self.low == 0 else about_zero
         return torch.where((A > 0) & (B > 0), moving, self.mean(A) * self.mean(B))
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
@@ -137,7 +142,7 @@ class JumpDual(Dual):
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
         moving = (pair.A > 0) & (pair.B > 0)
         crossing = (self.high - self.low) ** 2 * pair.triangle.angle / math.pi
-        product = self.product(pair.A, pair.B, pair.distance)
+        product = self.product_of(pair)
         excess = torch.where(moving, crossing, 2 * (a * b - product).clamp_min(0))
         return PairValue(excess, product)
 

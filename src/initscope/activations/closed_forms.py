@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, covariance
-from initscope.activations.triangle import gram, opposite
+from initscope.activations.dual import Pair, PairDual
 
 _LARGEST = 709.0  # e^709 is the last whole power below the largest float64
 
@@ -27,8 +26,8 @@ class _Determinant:
     rest: Tensor
 
     @classmethod
-    def of(cls, A: Tensor, B: Tensor, D: Tensor) -> _Determinant:
-        share = gram(A, B, D)
+    def of(cls, pair: Pair) -> _Determinant:
+        A, B, share = pair.A, pair.B, pair.gram
         rest = (1 / (1 + B) + B / (1 + B) / (1 + A) + share).sqrt()  # W = 1 + A + B + (AB - c²)
         return cls((1 + A).sqrt() * (1 + B).sqrt(), share, rest)
 
@@ -42,21 +41,20 @@ class _Determinant:
         return self.sides * (self.sides * self.gram / length)
 
 
-def _arc_gap(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+def _arc_gap(pair: Pair) -> Tensor:
     """θ(A) + θ(B) - 2θ(c) with sin θ(c) = 2c / R, R² = (1+2A)(1+2B), in which the leading parts cancel on paper.
 
     With X = √(1+4A), Y = √(1+4B) it is 2 arg of a complex number of imaginary part √W(XY-1) - 2c(X+Y); for c > 0 that
     difference equals R²(XY-1-4c)(XY-1+4c) / (√W(XY-1) + 2c(X+Y)), where XY-1-4c = 4(D + 4(AB-c²)) / (XY+1+4c) has no
     difference left. All is divided by R.
     """
-    det = _Determinant.of(2 * A, 2 * B, 2 * D)
-    c = covariance(A, B, D)
+    A, B, c, det = pair.A, pair.B, pair.product, _Determinant.of(pair.times(2))
     share = c / det.sides
     X, Y = (1 + 4 * A).sqrt(), (1 + 4 * B).sqrt()
     below = X * Y + 1
     excess = 4 * A / below + 4 * B * (X * (X / below))  # XY - 1
     above = below + 4 * c.clamp(min=0)
-    spread = 4 * (D / above + det.sides * (det.gram * (det.sides / above)))  # XY - 1 - 4c
+    spread = 4 * (pair.distance / above + det.sides * (det.gram * (det.sides / above)))  # XY - 1 - 4c
     divisor = det.rest * excess + 2 * share.clamp(min=0) * (X + Y)
     close = spread / torch.where(divisor > 0, divisor, 1) * (excess + 4 * c.clamp(min=0))
     imaginary = torch.where(c > 0, close, det.rest * excess - 2 * share * (X + Y))
@@ -64,7 +62,7 @@ def _arc_gap(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ErfDual(Dual):
+class ErfDual(PairDual):
     """erf u: E f(u) f(v) = (2/π) asin(2c / √((1+2A)(1+2B))) (Williams 1997, eq. 11)."""
 
     def second_moment(self, A: Tensor) -> Tensor:
@@ -73,18 +71,18 @@ class ErfDual(Dual):
     def mean(self, A: Tensor) -> Tensor:
         return torch.zeros_like(A)
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return 2 / math.pi * _arc_gap(A, B, D)
+    def distance_of(self, pair: Pair) -> Tensor:
+        return 2 / math.pi * _arc_gap(pair)
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return 2 / math.pi * torch.atan2(2 * covariance(A, B, D), _Determinant.of(2 * A, 2 * B, 2 * D).root)
+    def product_of(self, pair: Pair) -> Tensor:
+        return 2 / math.pi * torch.atan2(2 * pair.product, _Determinant.of(pair.times(2)).root)
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return 4 / math.pi / _Determinant.of(2 * A, 2 * B, 2 * D).root
+    def slopes(self, pair: Pair) -> Tensor:
+        return 4 / math.pi / _Determinant.of(pair.times(2)).root
 
 
 @dataclass(frozen=True)
-class GeluDual(Dual):
+class GeluDual(PairDual):
     """u Φ(u) = u/2 + w(u)/2 with w(u) = u erf(u/√2) even, so products and distances of the two parts add.
 
     E w(u) w(v) = (2/π) [c asin(c/√((1+A)(1+B))) + (1 + W (1 - 1/(1+A) - 1/(1+B))) / √W], W = (1+A)(1+B) - c²
@@ -99,19 +97,19 @@ class GeluDual(Dual):
     def mean(self, A: Tensor) -> Tensor:
         return A / (2 * math.pi * (1 + A)).sqrt()
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+    def distance_of(self, pair: Pair) -> Tensor:
         # The odd part alone gives D/4: where D is not small beside A + B, little cancels in the plain difference,
         # and norms of very different size do not spoil it.
-        plain = self.second_moment(A) + self.second_moment(B) - 2 * self.product(A, B, D)
-        return torch.where(D > (A + B) / 4, plain, self._close_distance(A, B, D))
+        plain = self.second_moment(pair.A) + self.second_moment(pair.B) - 2 * self.product_of(pair)
+        return torch.where(pair.distance > (pair.A + pair.B) / 4, plain, self._close_distance(pair))
 
-    def _close_distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        c, det = covariance(A, B, D), _Determinant.of(A, B, D)
+    def _close_distance(self, pair: Pair) -> Tensor:
+        A, B, c, D, det = pair.A, pair.B, pair.product, pair.distance, _Determinant.of(pair)
         root = det.root
         X, Y = (1 + 2 * A).sqrt(), (1 + 2 * B).sqrt()
         gap = (A - B) / (X + Y)
         tilt = 2 * torch.atan2(2 * gap, X * Y + 1)  # asin(A/(1+A)) - asin(B/(1+B))
-        arcs = D * torch.atan2(c, root) + (A + B) / 2 * _arc_gap(A / 2, B / 2, D / 2) + (A - B) / 2 * tilt
+        arcs = D * torch.atan2(c, root) + (A + B) / 2 * _arc_gap(pair.times(0.5)) + (A - B) / 2 * tilt
         near, far = root + X, root + Y
         by_gram = (1 / root / X + 2 / (1 + A) - 1) * det.gram_over(near)
         by_gram = by_gram + (1 / root / Y + 2 / (1 + B) - 1) * det.gram_over(far)
@@ -120,20 +118,21 @@ class GeluDual(Dual):
         by_gap = 2 * (gap / near) * (gap / far) * (bulge * (X + Y) + skew)
         return D / 4 + (arcs + by_gram + by_gap) / (2 * math.pi)
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        c, det = covariance(A, B, D), _Determinant.of(A, B, D)
+    def product_of(self, pair: Pair) -> Tensor:
+        A, B, c, det = pair.A, pair.B, pair.product, _Determinant.of(pair)
         root = det.root
         linear = A / (1 + A) * (B / (1 + B)) * ((2 + A + B) / root)
         square = det.gram / det.rest * (A / (1 + A).sqrt()) * (B / (1 + B).sqrt()) - det.gram / root
         return (c * torch.atan2(root, -c) + linear + square) / (2 * math.pi)  # c/4 + c asin(...)/2π + ...
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        c, root = covariance(A, B, D), _Determinant.of(A, B, D).root
-        return (torch.atan2(root, -c) + c / root * (1 / (1 + A) + 1 / (1 + B) + 1 / root / root)) / (2 * math.pi)
+    def slopes(self, pair: Pair) -> Tensor:
+        c, root = pair.product, _Determinant.of(pair).root
+        rational = 1 / (1 + pair.A) + 1 / (1 + pair.B) + 1 / root / root
+        return (torch.atan2(root, -c) + c / root * rational) / (2 * math.pi)
 
 
 @dataclass(frozen=True)
-class SinDual(Dual):
+class SinDual(PairDual):
     """sin u: E f(u) f(v) = e^(-(A+B)/2) sinh c (characteristic function of the Gaussian)."""
 
     def second_moment(self, A: Tensor) -> Tensor:
@@ -142,21 +141,21 @@ class SinDual(Dual):
     def mean(self, A: Tensor) -> Tensor:
         return torch.zeros_like(A)
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        total = opposite(A, B, D).clamp(min=0)  # E (u+v)²
-        return -torch.expm1(-D / 2) * (1 + torch.exp(-total / 2)) - _exp_gap(-A, -B) ** 2 / 2
+    def distance_of(self, pair: Pair) -> Tensor:
+        moving = -torch.expm1(-pair.distance / 2) * (1 + torch.exp(-pair.opposite / 2))
+        return moving - _exp_gap(-pair.A, -pair.B) ** 2 / 2
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        total = opposite(A, B, D).clamp(min=0)
-        half = covariance(A, B, D)  # e^(-D/2) - e^(-total/2) = e^(-larger) (1 - e^(-2|c|)), with the sign of c
-        return -torch.sign(half) * torch.exp(-torch.minimum(D, total) / 2) * torch.expm1(-2 * half.abs()) / 2
+    def product_of(self, pair: Pair) -> Tensor:
+        c = pair.product  # e^(-D/2) - e^(-total/2) = e^(-larger) (1 - e^(-2|c|)), with the sign of c
+        nearest = torch.minimum(pair.distance, pair.opposite)
+        return -torch.sign(c) * torch.exp(-nearest / 2) * torch.expm1(-2 * c.abs()) / 2
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return CosDual().product(A, B, D)
+    def slopes(self, pair: Pair) -> Tensor:
+        return CosDual().product_of(pair)
 
 
 @dataclass(frozen=True)
-class CosDual(Dual):
+class CosDual(PairDual):
     """cos u: E f(u) f(v) = e^(-(A+B)/2) cosh c (characteristic function of the Gaussian)."""
 
     def second_moment(self, A: Tensor) -> Tensor:
@@ -165,19 +164,19 @@ class CosDual(Dual):
     def mean(self, A: Tensor) -> Tensor:
         return torch.exp(-A / 2)
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        total = opposite(A, B, D).clamp(min=0)
-        return torch.expm1(-D / 2) * torch.expm1(-total / 2) + _exp_gap(-A, -B) ** 2 / 2
+    def distance_of(self, pair: Pair) -> Tensor:
+        moving = torch.expm1(-pair.distance / 2) * torch.expm1(-pair.opposite / 2)
+        return moving + _exp_gap(-pair.A, -pair.B) ** 2 / 2
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return (torch.exp(-D / 2) + torch.exp(-opposite(A, B, D).clamp(min=0) / 2)) / 2
+    def product_of(self, pair: Pair) -> Tensor:
+        return (torch.exp(-pair.distance / 2) + torch.exp(-pair.opposite / 2)) / 2
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return SinDual().product(A, B, D)
+    def slopes(self, pair: Pair) -> Tensor:
+        return SinDual().product_of(pair)
 
 
 @dataclass(frozen=True)
-class ExpDual(Dual):
+class ExpDual(PairDual):
     """e^u: E f(u) f(v) = e^((A+B)/2 + c) (moment generating function of the Gaussian)."""
 
     def second_moment(self, A: Tensor) -> Tensor:
@@ -186,18 +185,18 @@ class ExpDual(Dual):
     def mean(self, A: Tensor) -> Tensor:
         return torch.exp(A / 2)
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return _exp_gap(A, B) ** 2 - 2 * _times_exp(torch.expm1(-D / 2), A + B)
+    def distance_of(self, pair: Pair) -> Tensor:
+        return _exp_gap(pair.A, pair.B) ** 2 - 2 * _times_exp(torch.expm1(-pair.distance / 2), pair.A + pair.B)
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return torch.exp(A + B - D / 2)
+    def product_of(self, pair: Pair) -> Tensor:
+        return torch.exp(pair.A + pair.B - pair.distance / 2)
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return self.product(A, B, D)
+    def slopes(self, pair: Pair) -> Tensor:
+        return self.product_of(pair)
 
 
 @dataclass(frozen=True)
-class GaussianDual(Dual):
+class GaussianDual(PairDual):
     """e^(-u²/2): E f(u) f(v) = W^(-1/2), W = (1+A)(1+B) - c² (a Gaussian integral)."""
 
     def second_moment(self, A: Tensor) -> Tensor:
@@ -206,8 +205,8 @@ class GaussianDual(Dual):
     def mean(self, A: Tensor) -> Tensor:
         return 1 / (1 + A).sqrt()
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        det = _Determinant.of(A, B, D)
+    def distance_of(self, pair: Pair) -> Tensor:
+        A, B, det = pair.A, pair.B, _Determinant.of(pair)
         root = det.root
         X, Y = (1 + 2 * A).sqrt(), (1 + 2 * B).sqrt()
         near, far = root + X, root + Y
@@ -216,12 +215,12 @@ class GaussianDual(Dual):
         by_gap = 2 * (gap / near) * (gap / far) * ((near + Y) / root) * ((X + Y) / X) / Y
         return by_gram + by_gap  # 1/X + 1/Y - 2/√W
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return 1 / _Determinant.of(A, B, D).root
+    def product_of(self, pair: Pair) -> Tensor:
+        return 1 / _Determinant.of(pair).root
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        root = _Determinant.of(A, B, D).root
-        return covariance(A, B, D) / root / root / root
+    def slopes(self, pair: Pair) -> Tensor:
+        root = _Determinant.of(pair).root
+        return pair.product / root / root / root
 
 
 def _exp_gap(x: Tensor, y: Tensor) -> Tensor:

@@ -11,8 +11,7 @@ from itertools import product as pairs
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, covariance
-from initscope.activations.triangle import opposite, triangle
+from initscope.activations.dual import Pair, PairDual
 
 Moments = dict[tuple[int, int, int], float]
 
@@ -61,7 +60,7 @@ def times_power(value: Tensor, unit: Tensor, n: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PolynomialDual(Dual):
+class PolynomialDual(PairDual):
     """Σ c_i u^i: every moment of a Gaussian pair is a polynomial in its covariances (Wick's theorem).
 
     For the distance, f(u) - f(v) is expanded in the middle m = (u+v)/2 and the difference u - v, of which it has only
@@ -93,15 +92,15 @@ class PolynomialDual(Dual):
                 total = total + c * math.prod(range(1, i, 2)) * A ** (i // 2)
         return total
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        middle = (opposite(A, B, D) / 4).clamp(min=0)  # E m²
-        return _sum(self._differences, (A - B) / 2, middle, D)
+    def distance_of(self, pair: Pair) -> Tensor:
+        middle = pair.opposite / 4  # E m²
+        return _sum(self._differences, (pair.A - pair.B) / 2, middle, pair.distance)
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return _sum(self._products, covariance(A, B, D), A, B)
+    def product_of(self, pair: Pair) -> Tensor:
+        return _sum(self._products, pair.product, pair.A, pair.B)
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return PolynomialDual(differentiate(self.coefficients)).product(A, B, D)
+    def slopes(self, pair: Pair) -> Tensor:
+        return PolynomialDual(differentiate(self.coefficients)).product_of(pair)
 
 
 def _accumulate(expansion: dict[tuple[int, ...], float], variables: int) -> Moments:
@@ -124,7 +123,7 @@ def differentiate(coefficients: Sequence[float]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class HermiteDual(Dual):
+class HermiteDual(PairDual):
     """he_k = He_k / √k! (probabilists', so E he_k(z)² = 1 at variance 1), applied to u of any variance A:
 
     E he_k(u) he_k(v) = k! Σ_{j+2i=k} c^j ((A-1)(B-1)/4)^i / (j! i!²), from the generating function e^(su - s²/2)
@@ -150,11 +149,11 @@ class HermiteDual(Dual):
         half = self.order // 2
         return math.sqrt(math.factorial(self.order)) / math.factorial(half) * ((A - 1) / 2) ** half
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+    def distance_of(self, pair: Pair) -> Tensor:
+        A, B, shape = pair.A, pair.B, pair.triangle
         unit = power_of_four(A, B, least=1.0)  # every term is homogeneous in it, of degree k
-        shape = triangle(A, B, D)
         a, b, gap = (side / unit.sqrt() for side in (shape.a, shape.b, shape.gap))
-        c, x, y = covariance(A, B, D) / unit, (A - 1) / 2 / unit, (B - 1) / 2 / unit
+        c, x, y = pair.product / unit, (A - 1) / 2 / unit, (B - 1) / 2 / unit
         turn = 2 * a * b * shape.q  # ab - c
         total = torch.zeros_like(c)
         for weight, j, i in self._terms:
@@ -164,17 +163,17 @@ class HermiteDual(Dual):
             total = total + weight * ((sides + shifts) ** 2 + 2 * (x * y) ** i * turn * _geometric(a * b, c, j))
         return times_power(total.clamp(min=0), unit, self.order)
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        unit = power_of_four(A, B, least=1.0)
-        c, cross = covariance(A, B, D) / unit, (A - 1) / 2 / unit * ((B - 1) / 2 / unit)
+    def product_of(self, pair: Pair) -> Tensor:
+        unit = power_of_four(pair.A, pair.B, least=1.0)
+        c, cross = pair.product / unit, (pair.A - 1) / 2 / unit * ((pair.B - 1) / 2 / unit)
         return times_power(
             torch.stack([weight * c**j * cross**i for weight, j, i in self._terms]).sum(0), unit, self.order
         )
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+    def slopes(self, pair: Pair) -> Tensor:
         if self.order == 0:
-            return torch.zeros_like(A)
-        return self.order * HermiteDual(self.order - 1).product(A, B, D)  # he_k' = √k he_(k-1)
+            return torch.zeros_like(pair.A)
+        return self.order * HermiteDual(self.order - 1).product_of(pair)  # he_k' = √k he_(k-1)
 
 
 def _geometric(x: Tensor, y: Tensor, n: int) -> Tensor:

@@ -77,7 +77,9 @@ def resolved(A: Tensor, B: Tensor, excess: Tensor) -> Triangle:
     gap = (A - B) / torch.where(total > 0, total, 1)
     quadruple = 4 * a * b
     q = torch.where(quadruple > 0, (excess / torch.where(quadruple > 0, quadruple, 1)).clamp(0, 1), 0.5)
-    return Triangle(a, b, gap, q, 1 - q)
+    p = 1 - q
+    # A p of a few roundings is 0: its root, the angle between opposite sides, would be rounding of half as many digits.
+    return Triangle(a, b, gap, q, torch.where(p > 4 * torch.finfo(p.dtype).eps, p, 0))
 
 
 def opposite(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
