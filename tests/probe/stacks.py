@@ -13,6 +13,8 @@ Maker = Callable[[], nn.Module]
 _SOURCE = torch.Generator().manual_seed(3)
 VECTORS = torch.randn(8, 50, generator=_SOURCE)
 IMAGES = torch.rand(8, 3, 12, 12, generator=_SOURCE)
+SERIES = torch.rand(8, 3, 60, generator=_SOURCE)
+VOLUMES = torch.rand(8, 1, 5, 6, 5, generator=_SOURCE)
 
 
 def dense(activation: Maker, *, gain: float = 2.0, norm: Callable[[int], nn.Module] | None = None) -> nn.Module:
@@ -34,6 +36,13 @@ def conv(
         if middle is not None and i == 0:
             layers.append(middle)
     return he(nn.Sequential(*layers), gain)
+
+
+def along(axes: int, channels: int) -> nn.Module:
+    """Convolutions along one or three axes, the second one with a stride."""
+    kind = {1: nn.Conv1d, 3: nn.Conv3d}[axes]
+    last = kind(128, 128, 3, stride=2, padding=1)
+    return he(nn.Sequential(kind(channels, 128, 3, padding=1), nn.ReLU(), last, nn.Tanh(), nn.Flatten()))
 
 
 def default() -> nn.Module:
@@ -86,6 +95,8 @@ STACKS: dict[str, tuple[Maker, Tensor]] = {
     "residual": (Skips, VECTORS),
     "concat": (Branches, VECTORS),
     "conv": (conv, IMAGES),
+    "series": (lambda: along(1, 3), SERIES),
+    "volumes": (lambda: along(3, 1), VOLUMES),
     "stride": (lambda: conv(stride=2), IMAGES),
     "groups": (lambda: conv(groups=2), IMAGES),
     "dilation": (lambda: conv(dilation=2), IMAGES),

@@ -87,7 +87,7 @@ def test_the_answer_is_plain_data_and_a_few_lines(collapsed: tuple[nn.Module, Te
     assert found["before"]["remedies"][0]["command"]
     lines = fixed.summary().splitlines()
     assert lines[0].startswith(f"{fixed.applied[0].name}: fail -> ")
-    assert lines[1].startswith("angle between samples at the output, degrees: ")
+    assert lines[1].startswith("angle between samples in front of the readout, degrees: ")
 
 
 @pytest.mark.parametrize(

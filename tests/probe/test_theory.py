@@ -57,6 +57,39 @@ def test_every_layer_is_predicted(name: str) -> None:
     assert all(kind in ("pooling", "norm") for kind in unknown)
 
 
+class _Moved(nn.Module):
+    """Dense layers on the last axis, where theory would take the second one for the channels."""
+
+    def __init__(self, first: nn.Module, order: tuple[int, ...], width: int) -> None:
+        super().__init__()
+        self.first, self.order = first, order
+        self.one, self.two, self.head = nn.Linear(width, 24), nn.Linear(24, width), nn.Linear(width, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x).permute(self.order)
+        x = x + self.two(torch.relu(self.one(x)))
+        return self.head(x.flatten(1, -2).mean(1))
+
+
+@pytest.mark.parametrize(
+    ("first", "order", "shape"),
+    [
+        (nn.Identity(), (0, 1, 2), (6, 9, 16)),  # tokens
+        (nn.Conv1d(3, 16, 3), (0, 2, 1), (6, 3, 11)),  # tokens from a convolution
+        (nn.Conv2d(3, 16, 3), (0, 2, 3, 1), (6, 3, 7, 8)),  # images with the channels last
+    ],
+)
+def test_values_whose_channels_lie_elsewhere_are_measured_only(
+    first: nn.Module, order: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    torch.manual_seed(0)
+    model = _Moved(first, order, 16)
+    steps = inspect_model(model, as_batch(torch.randn(shape), model)).steps
+    predicted = {s.call.function for s in steps if s.observed.predicted is not None and s.call.name != "head"}
+    assert predicted <= {"conv1d", "conv2d"}
+    assert {"linear", "relu", "add"} <= {s.call.function for s in steps}
+
+
 def test_the_prediction_is_that_of_predict() -> None:
     """The same network written in layers, with the weights' measured variance."""
     torch.manual_seed(0)

@@ -37,7 +37,7 @@ def bad(name: str, angle: float = 0.5, **changes: Any) -> LayerReport:
 
 def merged(row: LayerReport) -> Finding:
     """What is found where samples merge at one step."""
-    evidence = {"data_angle_deg": 70.0, "output_angle_deg": row.angle_deg, "shape": "jump", "factor": 0.01}
+    evidence = {"data_angle_deg": 70.0, "readout_angle_deg": row.angle_deg, "shape": "jump", "factor": 0.01}
     return Finding("collapse", "fail", row.name, row.angle_deg, 0.3, evidence)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from initscope.probe.report import SeedSpread
+from initscope.probe.theory import Predicted
 from initscope.report import write_check_page, write_fix_page
 from report.chromium import PROGRAM, Browser
 from report.reports import bad, layer, relu, remedy, report
@@ -179,7 +181,10 @@ def test_reasons_are_read_without_scrolling_at_1100_pixels(browser: Browser, tmp
 
 
 def test_no_column_is_cut_at_1200_pixels(browser: Browser, tmp_path: Path) -> None:
-    rows = [bad(f"encoder.layer.{i}.attention_output.dense", 8.2, dead_fraction=0.4) for i in range(9)]
+    close = Predicted(defect=2.5e-06, most=1.25e-05, least=5.25e-07, measured=2.5e-06, rms=1.0, given="")
+    wide = {"op": "adaptive_avg_pool2d", "shape": (128, 112, 112), "angle_deg": 0.00449, "predicted": close}
+    wide |= {"norm_ratio": 1.2e-05, "grad_norm_ratio": 2.5e-05, "cosine_seeds": SeedSpread((1.0, 1.0 - 1e-07))}
+    rows = [bad(f"encoder.layer.{i}.attention_output.dense", dead_fraction=0.4, **wide) for i in range(9)]
     browser.call("Emulation.setDeviceMetricsOverride", width=1200, height=900, deviceScaleFactor=1, mobile=False)
     browser.open(write_check_page(report(rows), tmp_path / "report.html").as_uri())
     table = "document.querySelector('.scroll')"

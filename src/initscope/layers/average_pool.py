@@ -23,6 +23,8 @@ from initscope.layers.pooling import (
     window_means,
 )
 
+ROUNDING = 256  # units in the last place that a mean over pairs of positions may be off, behind filters that take off a constant
+
 
 @dataclass(frozen=True, repr=False)
 class AveragePool(WindowPool):
@@ -127,9 +129,12 @@ def pool_positions(state: State, pool: Callable[[Tensor], Tensor], positions: tu
     def side(s: Side, own: Block | None) -> tuple[Side, Tensor, Tensor]:
         """The side with its mean excess, the mean norm of each window, and the mean excess within it."""
         assert own is not None
-        mean = twice(own.excess)
-        norm = diagonal(twice(own.product), size).clamp_min(0)
-        return Side(norm, once(s.mean), mean if size else None), once(s.root), diagonal(mean, size)
+        mean, length = twice(own.excess), once(s.root)
+        norm = above_rounding(diagonal(twice(own.product), size), length.square()).clamp_min(0)
+        return Side(norm, once(s.mean), mean if size else None), length, diagonal(mean, size)
+
+    def tangent(t: Tensor) -> Tensor:
+        return above_rounding(twice(t), twice(t.abs()))
 
     _, own_x, own_y = state.blocks()
     x, length_x, spread_x = side(state.x, own_x)
@@ -148,7 +153,7 @@ def pool_positions(state: State, pool: Callable[[Tensor], Tensor], positions: tu
         joint=state.joint,
         draw=then(state, on_units(pool)),
         independent_units=state.independent_units,
-        tangent=None if state.tangent is None else twice(state.tangent),
+        tangent=None if state.tangent is None else tangent(state.tangent),
     )
     parts = {x: (length_x, spread_x), y: (length_y, spread_y)}
 
@@ -163,5 +168,16 @@ def pool_positions(state: State, pool: Callable[[Tensor], Tensor], positions: tu
 
     cross, within_x, within_y = (None if b is None else excess(b) for b in pooled.blocks())
     assert cross is not None
+    block = pooled.cross()
+    product = torch.where((block.norm_a == 0) | (block.norm_b == 0), 0, pooled.product)
     x = replace(x, within=within_x)
-    return replace(pooled, x=x, y=x if state.joint else replace(y, within=within_y), excess=cross)
+    return replace(pooled, x=x, y=x if state.joint else replace(y, within=within_y), excess=cross, product=product)
+
+
+def above_rounding(mean: Tensor, size: Tensor) -> Tensor:
+    """A mean of values of either sign and mean `size`: zero where rounding is all that is left.
+
+    Filters that sum to zero have a mean of zero over a circle; a norm or a small bias behind it would take its rounding for
+    a signal.
+    """
+    return torch.where(mean.abs() <= ROUNDING * torch.finfo(mean.dtype).eps * size, 0, mean)  # what is NaN stays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from initscope.activations import Pair
 from initscope.errors import BadInput, NoExactForm
-from initscope.geometry import Block, Pairs, Side, State, balance, draw_units, push, regroup
+from initscope.geometry import Block, Pairs, Side, State, draw_units, push, regroup
 from initscope.geometry.inputs import MOST_AXES
 from initscope.layers.layer import Shape, SingleLayer, Trace, require_number, require_positive
 
@@ -25,9 +27,8 @@ class LayerNorm(SingleLayer):
     `over` may also list axes of one input, 0 for the channels and 1, 2, ... for positions: (0, 2) normalizes each row of
     an image by itself. Channels are always among them.
 
-    With many channels the statistics are the expectations: μ = mean of the units' means, σ² = mean A - μ². Then
-    A' = (A - 2μm + μ²)/σ², P' = (P - μ_a m_b - μ_b m_a + μ_a μ_b)/σ_a σ_b, and the excess of the centred units is that of
-    the sum of u and -μ.
+    With many channels the statistics are the expectations: μ = mean of the units' means m, σ² = mean of V + (m - μ)²,
+    where V = A - m² is the variance of a unit. Then A' = (V + (m - μ)²)/σ², and see `centred_pairs`.
     """
 
     over: Over = "all"
@@ -176,43 +177,36 @@ def normalise(
         t = t if by_kind else state.collapse_kinds(t)
         return t.mean(tuple(a - size for a in axes), keepdim=True) if axes else t
 
-    def statistics(s: Side) -> tuple[Tensor, Tensor]:
-        share = 1.0 if shares is None else shares[0] if s is state.x else shares[1]
+    def statistics(s: Side) -> _Centred:
+        variance, share = _variance(state, s), 1.0 if shares is None else shares[0] if s is state.x else shares[1]
         centre = pooled(s.mean) / share
-        return centre, (pooled(s.norm) / share - centre.square() + epsilon).rsqrt()
+        away = s.mean - centre
+        # Units that do not count are zero: they lie `centre` away.
+        spread = (pooled(variance + away.square()) - (1 - share) * centre.square()) / share
+        return _Centred(variance, s.mean, away, centre, (spread + epsilon).rsqrt())
 
     stats = {s: statistics(s) for s in (state.x, state.y)}
 
-    def centred(norm: Tensor, mean: Tensor, centre: Tensor) -> Tensor:
-        return (norm - 2 * centre * mean + centre.square()).clamp_min(0)
-
     def norm(s: Side) -> Tensor:
-        centre, scale = stats[s]
-        return scale.square() * centred(s.norm, s.mean, centre)
+        return stats[s].scale.square() * stats[s].square
 
     def mean(s: Side) -> Tensor:
-        centre, scale = stats[s]
-        return scale * (s.mean - centre)
+        return stats[s].scale * stats[s].away
 
-    def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
-        centre_a, alpha = map(block.left, stats[block.a])
-        centre_b, beta = map(block.right, stats[block.b])
-        product = block.product - centre_a * block.mean_b - centre_b * block.mean_a + centre_a * centre_b
-        s = balance(a / alpha, b / beta)
-        shift = s * centre_a - centre_b / s
-        apart = (s * block.root_a - block.root_b / s).square() + shift * (
-            shift - 2 * (s * block.mean_a - block.mean_b / s)
-        )
-        excess = torch.where((a > 0) & (b > 0), (block.excess + apart).clamp_min(0), 0)
-        return Pairs(alpha * beta * excess, alpha * beta * product)
+    def pairs(block: Block, *_: Tensor) -> Pairs:
+        a, b = stats[block.a].seen(block.left), stats[block.b].seen(block.right)
+        excess, product = centred_pairs(block, a, b)
+        return Pairs(a.scale * b.scale * excess, a.scale * b.scale * product)
 
     def tangent(t: Tensor) -> Tensor:
         block = state.cross()
-        return block.left(stats[block.a][1]) * block.right(stats[block.b][1]) * t
+        return block.left(stats[block.a].scale) * block.right(stats[block.b].scale) * t
 
     def draw(units: int, generator: Generator) -> Tensor:
-        (cx, ax), (cy, ay) = stats[state.x], stats[state.y]
-        centre, scale = (cx, ax) if state.joint else (torch.cat([cx, cy], 1), torch.cat([ax, ay], 1))
+        x, y = stats[state.x], stats[state.y]
+        centre, scale = x.centre, x.scale
+        if not state.joint:
+            centre, scale = torch.cat([centre, y.centre], 1), torch.cat([scale, y.scale], 1)
         return (draw_units(state, units, generator) - centre[:, None]) * scale[:, None]
 
     keeps = state.law == "gaussian" and not bool(state.x.mean.any()) and not bool(state.y.mean.any())
@@ -224,3 +218,62 @@ def normalise(
         law="gaussian" if keeps else "other",
         draw=None if keeps and state.draw is None else draw,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Centred:
+    """One side's units around the centre μ that is taken off them."""
+
+    variance: Tensor  # V = E u² - m²
+    mean: Tensor  # m
+    away: Tensor  # m - μ
+    centre: Tensor  # μ
+    scale: Tensor  # 1/σ
+
+    @property
+    def square(self) -> Tensor:
+        """E (u - μ)²."""
+        return self.variance + self.away.square()
+
+    def seen(self, view: Callable[[Tensor], Tensor]) -> _Centred:
+        return _Centred(*(view(t) for t in (self.variance, self.mean, self.away, self.centre, self.scale)))
+
+
+def _variance(state: State, side: Side) -> Tensor:
+    """V = E u² - (E u)² of one side's units.
+
+    Behind an activation it is half the distance of independent f(u), f(v) of equal variance: dark images leave cos(z) close
+    to 1, and the difference of its moments has no digits left.
+    """
+    f, before = state.activation, state.before
+    if f is None or before is None or len(before.shares) not in (1, len(state.shares)):  # kinds that were mixed since
+        return (side.norm - side.mean.square()).clamp_min(0)
+    a = (before.x if side is state.x else before.y).norm
+    root = f.second_moment(a).sqrt()
+    return f.carry(Pair(a, a, 2 * a, torch.zeros_like(a)), root, root).excess / 2
+
+
+def centred_pairs(block: Block, a: _Centred, b: _Centred) -> tuple[Tensor, Tensor]:
+    """Excess and product of u - μ_a and v - μ_b.
+
+    The covariance P - m_a m_b stays: with G(d) = √((V_a + d_a²)(V_b + d_b²)) - d_a d_b,
+    E' = 2 (G(m - μ) - P + m_a m_b) = E + 2 (G(m - μ) - G(m)). Lagrange's identity takes out what both have in common,
+    G(d) = √(V_a V_b) + (σ_a d_b - σ_b d_a)² / (√((V_a + d_a²)(V_b + d_b²)) + √(V_a V_b) + d_a d_b): a small E' keeps its digits.
+    """
+    sigma_a, sigma_b = a.variance.sqrt(), b.variance.sqrt()
+
+    def unlike(d_a: Tensor, d_b: Tensor) -> Tensor:
+        """G(d) - √(V_a V_b)."""
+        whole = (a.variance + d_a.square()).sqrt() * (b.variance + d_b.square()).sqrt()
+        common = sigma_a * sigma_b + d_a * d_b
+        gap = (sigma_a * d_b - sigma_b * d_a).square() / (whole + common).clamp_min(torch.finfo(whole.dtype).tiny)
+        return torch.where(common < 0, whole - common, gap)
+
+    excess = (block.excess + 2 * (unlike(a.away, b.away) - unlike(a.mean, b.mean))).clamp_min(0)
+    both = a.square.sqrt() * b.square.sqrt()
+    excess = torch.where(both == 0, 0, torch.minimum(excess, 4 * both))
+    shift = a.mean * b.mean
+    product = block.product - shift + a.away * b.away
+    return excess, torch.where(
+        shift.abs() > both, both - excess / 2, product
+    )  # of two differences, the one with digits left

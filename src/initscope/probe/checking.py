@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from initscope.errors import BadInput
 from initscope.probe.batches import Batch, Loss, as_batch
-from initscope.probe.blame import Place, carriers, contributions, shares
-from initscope.probe.diagnosis import Case, DataFacts, Judgement, judge
-from initscope.probe.findings import Finding, Note, verdict_of
-from initscope.probe.inspection import Inspection, Look, inspect_model
+from initscope.probe.blame import shares
+from initscope.probe.findings import Note
 from initscope.probe.losses import loss_function
-from initscope.probe.mixing import mixing_of
+from initscope.probe.measurement import Measured, Measurement
 from initscope.probe.progress import Progress, no_progress
-from initscope.probe.redraw import Redraw, awakened
-from initscope.probe.report import Draw, LayerReport, Report, SeedSpread
-from initscope.probe.score import Score, score
+from initscope.probe.redraw import Redraw
+from initscope.probe.report import LayerReport, Report, SeedSpread
+from initscope.probe.rows import resolution_of, row_values
 from initscope.probe.thresholds import DEFAULT, Thresholds
-from initscope.probe.trace import Call, Step
-from initscope.probe.translation import Arguments
-from initscope.probe.trunk import Trunk
 from initscope.probe.turns import in_turn
 
 
@@ -132,129 +126,6 @@ def check_model(model: nn.Module) -> None:
             raise BadInput("model", f"{name} holds NaN or infinite weights", "initialize it again")
 
 
-ROUNDS = 3  # how often weights of zero are nudged: the last layer, then gates, then what lies behind them
-
-
-class Measured:
-    """One pass over the given or other weights: the inspection, its rows and how they are judged."""
-
-    def __init__(self, inspection: Inspection, case: Case) -> None:
-        self.inspection, self.case = inspection, case
-        self.found, self.chance = judge(case) if inspection.failure is None else _stopped(inspection)
-        for finding in self.found.findings:
-            index = case.index_of(finding.step)
-            if index is not None and finding.status != "note":
-                self.found.mark(index, finding.kind, finding.status)
-
-    @property
-    def rows(self) -> list[LayerReport]:
-        return [replace(row, marks=self.found.marks_of(i)) for i, row in enumerate(self.case.rows)]
-
-    def draw(self, seed: int) -> Draw:
-        leading = next((f for f in self.found.findings if f.status != "note"), None)
-        step = None if leading is None else leading.step
-        return Draw(seed, verdict_of(self.found.findings), self.chance.value, step)
-
-
-class Measurement:
-    """How every pass of a check is made."""
-
-    def __init__(self, batch: Batch, loss: Loss | None, train: bool, dropout: bool, thresholds: Thresholds) -> None:
-        self.batch, self.loss, self.train, self.dropout, self.thresholds = batch, loss, train, dropout, thresholds
-
-    def inspect(
-        self, model: nn.Module, seed: int, theory: bool | Literal["full"] = False, dropout: bool | None = None
-    ) -> Inspection:
-        dropped = self.dropout if dropout is None else dropout
-        return inspect_model(
-            model, self.batch, seed=seed, loss=self.loss, train=self.train, dropout=dropped, theory=theory
-        )
-
-    def of(self, model: nn.Module, seed: int, theory: bool | Literal["full"] = False) -> Measured:
-        """The model as it is; with dropout on too if it has any, and with zero weights nudged if they hide gradients."""
-        first = self.inspect(model, seed, theory)
-        rows = _rows(first)
-        case = Case(
-            way=Trunk.of(rows),
-            data=_data_facts(first, self.batch),
-            weights=first.weights,
-            initial=first.initial,
-            loss=first.loss,
-            targets=first.targets,
-            loss_functions=first.loss_functions,
-            unnormalized=first.unnormalized,
-            samples=self.batch.samples,
-            cuts=first.cuts,
-            strangers=first.strangers,
-            routings=first.routings,
-            broken_loss=first.broken_loss,
-            differentiable=any(f.gradient is not None for f in first.weights),
-            train=self.train,
-            limits=self.thresholds,
-        )
-        if first.failure is not None:
-            return Measured(first, case)
-        if self.train and not self.dropout and any(row.drop_rate > 0 for row in rows):
-            second = self.inspect(model, seed, dropout=True)
-            if second.failure is None and len(second.steps) == len(first.steps):
-                case = replace(case, dropped=Trunk(_rows(second), case.way.way))
-        if first.doubts:
-            case = replace(case, mixing=mixing_of(model, self.batch, seed))
-        if self.train and any(f.trainable and not f.used for f in first.weights):
-            case = replace(case, used_elsewhere=self._used_in_evaluation(model, seed))
-        return Measured(first, self._awake(case, model, seed))
-
-    def _used_in_evaluation(self, model: nn.Module, seed: int) -> frozenset[str]:
-        """Layers that are skipped at random while training run in evaluation mode."""
-        other = inspect_model(model, self.batch, seed=seed, loss=self.loss, train=False, theory=False)
-        return frozenset(f.name for f in other.weights if f.used)
-
-    def _awake(self, case: Case, model: nn.Module, seed: int) -> Case:
-        """Behind weights of zero no gradient passes: what they hide is seen once they have moved.
-
-        Only those that get a gradient move; then others may get one.
-        """
-        nudged: Inspection | None = None
-        facts, twin = list(case.weights), model
-        for _ in range(ROUNDS):
-            hidden = any(f.trainable and f.gradient == 0 for f in facts)
-            moving = [f.name for f in facts if f.zero and f.gradient and not f.name.endswith("bias")]
-            if nudged is None and case.zero_end is not None:
-                hidden, moving = True, [*moving, *case.zero_parameters(case.zero_end)]
-            if not hidden or not moving:
-                break
-            try:
-                twin = awakened(twin, moving, seed)
-            except (RuntimeError, TypeError):  # a model that cannot be copied
-                break
-            found = self.inspect(twin, seed)
-            if found.failure is not None:
-                break
-            nudged, facts = found, found.weights
-        if nudged is None:
-            return case
-        case = replace(case, awake={f.name: f.gradient or 0.0 for f in nudged.weights})
-        end = case.zero_end
-        if end is None or len(nudged.steps) != len(case.rows):
-            return case
-        before = nudged.steps[case.way.previous[end]].observed if case.way.previous[end] >= 0 else None
-        if before is None or before.gradient is None:
-            return case
-        rows = list(case.rows)
-        for i, step in enumerate(nudged.steps[:end]):
-            plain, relative = _ratio(step.observed, before)
-            rows[i] = replace(rows[i], grad_norm_ratio=plain, sensitivity_ratio=relative)
-        return replace(case, way=Trunk.of(rows))
-
-
-def _ratio(look: Look, base: Look) -> tuple[float | None, float | None]:
-    """Gradient and sensitivity of one step against another's."""
-    if look.gradient is None or base.gradient is None or look.sensitivity is None or not base.sensitivity:
-        return None, None
-    size = float(base.gradient.norm.mean())
-    return float(look.gradient.norm.mean()) / size if size > 0 else None, look.sensitivity / base.sensitivity
-
-
 def _others(look: Measurement, redraw: Redraw, seeds: Sequence[int], progress: Progress) -> list[tuple[int, Measured]]:
     """Other draws of the weights, each judged by itself."""
     found: list[tuple[int, Measured]] = []
@@ -266,14 +137,6 @@ def _others(look: Measurement, redraw: Redraw, seeds: Sequence[int], progress: P
             redraw.failure = f"not made, the model cannot be copied ({str(error).splitlines()[0]})"
             break
     return found
-
-
-def _stopped(inspection: Inspection) -> tuple[Judgement, Score]:
-    """A model that raises: the last step that ran is the nearest place."""
-    found = Judgement()
-    step = inspection.steps[-1].call.name if inspection.steps else None
-    found.add(Finding("stopped", "fail", step, None, None, {"error": inspection.failure}))
-    return found, score(None, "fail", "stopped")
 
 
 def _report(
@@ -311,8 +174,8 @@ def _report(
         samples=batch.samples,
         parameters=sum(p.numel() for p in model.parameters()),
         weights=tuple(first.weights),
-        resolution=_resolution(rows),
-        data=_row_values(first.reference, first.reference),
+        resolution=resolution_of(rows),
+        data=row_values(first.reference, first.reference),
         chance=main.chance,
         draws=tuple(m.draw(seed) for seed, m in others),
         initial_loss=initial,
@@ -326,131 +189,3 @@ def _with_spread(row: LayerReport, index: int, others: Sequence[Measured]) -> La
     same = [m.case.rows[index] for m in others if index < len(m.case.rows) and m.case.rows[index].name == row.name]
     values = [r.cosine_mean for r in same if r.cosine_mean is not None]
     return replace(row, cosine_seeds=SeedSpread.of([row.cosine_mean, *values]))
-
-
-def _data_facts(inspection: Inspection, batch: Batch) -> DataFacts:
-    values = inspection.reference.values
-    angle = None if values is None or inspection.reference.units < 2 else math.degrees(float(values.angle.nanmean()))
-    if not inspection.numbers:
-        same = bool((batch.data == batch.data[:1]).all())
-        return DataFacts(angle if same or (angle or 0.0) >= 1.0 else 90.0, numbers=False)
-    data = batch.data.detach().double()
-    mean = float(data.mean())
-    return DataFacts(angle, float(data.square().mean().sqrt()), mean, float(data.std(correction=0)))
-
-
-def _rows(inspection: Inspection) -> list[LayerReport]:
-    carried = _carriers(inspection)
-    blame = _blame(inspection, carried)
-    return [
-        replace(_row(step, inspection, blame[i]), carriers=carried[i], output=i == inspection.output)
-        for i, step in enumerate(inspection.steps)
-    ]
-
-
-def _carriers(inspection: Inspection) -> list[tuple[int, ...]]:
-    """For each step the operands that carry the samples on."""
-
-    def at(index: int) -> Look:
-        return inspection.data if index < 0 else inspection.steps[index].observed
-
-    def apart(index: int) -> bool:
-        values = at(index).values
-        return values is None or bool((values.defect > 0).any())
-
-    return [carriers(s.call.function, s.call.inputs, lambda i: at(i).units, apart) for s in inspection.steps]
-
-
-def _blame(inspection: Inspection, carried: Sequence[tuple[int, ...]]) -> list[float]:
-    def place(look: Look, inputs: tuple[int, ...], kind: str) -> Place:
-        if look.values is None or look.units < 2:
-            return Place(inputs, kind, math.nan, math.nan)
-        angle = float(look.values.angle.nanmean())
-        return Place(inputs, kind, float(look.values.norm.mean()), math.log(angle) if angle > 0 else math.nan)
-
-    steps = [place(s.observed, via, s.call.kind) for s, via in zip(inspection.steps, carried, strict=True)]
-    return contributions(place(inspection.reference, (), "input"), steps, inspection.output)
-
-
-def _resolution(rows: Sequence[LayerReport]) -> dict[str, str | None]:
-    """For each number format, the first layer at which samples differ by less than its rounding: |a - b| < eps |a|."""
-    first: dict[str, str | None] = {}
-    for dtype in (torch.bfloat16, torch.float16, torch.float32):
-        limit = math.degrees(torch.finfo(dtype).eps)
-        below = (row.name for row in rows if row.angle_deg is not None and row.angle_deg < limit)
-        first[str(dtype).removeprefix("torch.")] = next(below, None)
-    return first
-
-
-def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
-    call, look = step.call, step.observed
-    base, last = inspection.reference.rms, inspection.last_gradient
-    ratio = None
-    if look.gradient is not None and last is not None and float(last.norm.mean()) > 0:
-        ratio = float(look.gradient.norm.mean() / last.norm.mean())
-    relative, whole = look.sensitivity, inspection.last_sensitivity
-    parameters = tuple(dict.fromkeys((*call.parameters, *call.sources)))
-    owned = [w for w in inspection.weights if w.name in parameters]
-    return LayerReport(
-        name=call.name,
-        op=call.function,
-        kind=call.kind,
-        shape=call.shape[1:],
-        inputs=call.inputs,
-        parameters=parameters,
-        grad_norm_ratio=ratio,
-        sensitivity_ratio=relative / whole if relative is not None and whole else None,
-        grad_cosine=None if look.gradient is None else _mean(look.gradient.cosine),
-        weight_norm=math.hypot(*(w.weight for w in owned)) if owned else None,
-        weight_grad_norm=math.hypot(*(w.gradient or 0.0 for w in owned)) if owned else None,
-        dead_fraction=look.dead,
-        saturated_fraction=look.saturated,
-        predicted=look.predicted,
-        norm_ratio_predicted=look.predicted.rms / base if look.predicted is not None and base > 0 else None,
-        contraction=blame,
-        rms=None if look.values is None else look.rms,
-        broken=look.broken,
-        gradient_broken=look.gradient_broken,
-        followed=look.followed and look.values is not None and not call.opaque,
-        has_gradient=look.has_gradient,
-        drop_rate=call.drop_rate,
-        over_samples=_over_samples(call),
-        recurrent_gain=max((w.recurrent_gain for w in owned), default=0.0),
-        fit=look.fit,
-        **_row_values(look, inspection.reference),
-    )
-
-
-def _over_samples(call: Call) -> bool:
-    """Whether a softmax runs along the axis of the samples."""
-    if call.function not in ("softmax", "log_softmax") or call.axis is None or call.parameters:
-        return False
-    axis = Arguments(call).get(1, "dim")
-    return isinstance(axis, int) and axis % max(len(call.shape), 1) == call.axis
-
-
-def _row_values(look: Look, data: Look) -> dict[str, Any]:
-    """What is measured at any place; means over pairs."""
-    geometry = look.values if look.units > 1 else None  # one unit has no angle
-    base = data.rms
-    known = geometry is not None
-    return {
-        "norm_ratio": look.rms / base if look.values is not None and base > 0 else None,
-        "cosine_mean": _mean(geometry.cosine) if known else None,  # type: ignore[union-attr]
-        "cosine_std": _spread(geometry.cosine) if known else None,  # type: ignore[union-attr]
-        "cosine_seeds": SeedSpread.of([_mean(geometry.cosine)] if known else []),  # type: ignore[union-attr]
-        "angle_deg": math.degrees(_mean(geometry.angle)) if known else None,  # type: ignore[union-attr]
-        "defect": _mean(geometry.defect) if known else None,  # type: ignore[union-attr]
-        "centred_cosine": _mean(geometry.centred_cosine) if known else None,  # type: ignore[union-attr]
-        "effective_rank": geometry.effective_rank if known else None,  # type: ignore[union-attr]
-    }
-
-
-def _spread(values: Tensor) -> float:
-    known = values[values.isfinite()]
-    return float(known.std(correction=0)) if len(known) else math.nan
-
-
-def _mean(values: Tensor) -> float:
-    """NaN where no pair has a value."""
-    return float(values.nanmean())

@@ -103,7 +103,7 @@ class Fixed:
         lines = [self.message, *([self.note] if self.note else [])]
         old, new = Health.of(self.before), Health.of(self.after)
         for text, was, now in (
-            ("angle between samples at the output, degrees", old.angle_deg, new.angle_deg),
+            ("angle between samples in front of the readout, degrees", old.angle_deg, new.angle_deg),
             ("activations against the data or the last normalization, worst step", old.norm_ratio, new.norm_ratio),
             ("gradient against the output's, worst step", old.grad_norm_ratio, new.grad_norm_ratio),
         ):

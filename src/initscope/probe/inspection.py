@@ -196,7 +196,9 @@ class _Watch:
         look = _look(values, self.samples, call, self.backward, grams)
         look.fit = _fit(call, values, self.model)
         if self.theory is not None:
-            usable = plain and look.finite and (grams is None or bool(grams.isfinite().all()))
+            usable = (
+                plain and look.finite and self.theory.follows(call) and (grams is None or bool(grams.isfinite().all()))
+            )
             self._last = capture(values, self.pairs, grams) if usable else None
             look.predicted = self.theory.step(call, self._last)
         return look

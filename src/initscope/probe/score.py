@@ -23,7 +23,7 @@ WIDE_ANGLE = 60.0  # degrees between samples of the data from which on angles co
 class Signs:
     """How many powers of ten (decades) a network is away from ideal, each at most `MOST`.
 
-    angle: the mean angle between samples at the output, below 90 degrees; gradient: the gradient at the worst step of the
+    angle: the mean angle between samples in front of the readout, below 90 degrees; gradient: that at the worst step of the
     trunk against the one at the output; norm: the worst step's against the last normalization, or the data; depth: log10 of
     the number of weight layers on the trunk.
     """

@@ -26,7 +26,7 @@ from initscope.networks.merging import add, concatenate
 from initscope.networks.prediction import geometry, totals
 from initscope.probe.findings import Note
 from initscope.probe.measure import CLOSE
-from initscope.probe.trace import INPUT, Call
+from initscope.probe.trace import INPUT, Call, Seen
 from initscope.probe.translation import drops_units, layer_for
 
 Gap = Literal["no-theory", "too-long", "layout"]
@@ -152,8 +152,8 @@ def pairs_of(samples: int) -> tuple[Tensor, Tensor]:
 
 
 def capture(values: Tensor, pairs: tuple[Tensor, Tensor], grams: Tensor | None = None) -> Capture | None:
-    """From values (n, c, h, w), with their `gram_by_channel`, or (n, d); None for other shapes."""
-    if values.ndim not in (2, 4) or not values.is_floating_point():
+    """From values (n, d) or (n, c, ...) with any positions, and their `gram_by_channel` if there is one."""
+    if not 2 <= values.ndim <= 5 or not values.is_floating_point():
         return None
     used = values.detach()[: int(max(pairs[0].max(), pairs[1].max())) + 1]
     x, y, apart = _parts_in_channels(used, pairs, grams)
@@ -178,7 +178,7 @@ def _parts_in_channels(
             return x, y, apart
     values = values.double() if values.numel() < 1 << 20 else values.float()
     square, apart = values.square(), (values[first] - values[second]).square_()
-    own, apart = (t.double() if t.ndim == 2 else t.sum((2, 3)).double() for t in (square, apart))
+    own, apart = (t.double() if t.ndim == 2 else t.flatten(2).sum(2).double() for t in (square, apart))
     return own[first], own[second], apart
 
 
@@ -221,10 +221,31 @@ class Theory:
         self._errors: dict[int, float] = {}  # of the cosine, from activations whose integrals are not precise
         self._parts: dict[int, int] = {INPUT: 1}  # Gaussian parts that a unit is made of: the work of drawing one
         self._gaps: dict[tuple[Gap, str], list[str]] = {}  # why, function -> steps without a prediction
-        if data.ndim in (2, 4) and data.is_floating_point():
+        if 2 <= data.ndim <= 5 and data.is_floating_point():
             x, y = (data.detach()[i.to(data.device)].double() for i in pairs)
             self._states[INPUT] = Inputs(x, y)
             self._given[INPUT] = ""
+
+    def follows(self, call: Call) -> bool:
+        """Whether the second axis of what the call makes holds channels.
+
+        So it is for vectors, for what a convolution makes, and for what keeps the layout of such values; tokens (n, t, d)
+        and images with the channels last are none of these.
+        """
+        if len(call.shape) == 2 or call.kind == "conv":
+            return True
+        made = [seen for seen in _operands(call) if seen.maker in self._states]
+        return any(self._channels_first(seen, call) for seen in made)
+
+    def _channels_first(self, seen: Seen, call: Call) -> bool:
+        """The operand lies as the state of its maker does: views in between moved no axes.
+
+        Data with one or three axes of positions may as well be tokens; it takes a convolution to tell.
+        """
+        state = self._states[seen.maker]  # type: ignore[index]
+        if seen.maker == INPUT and len(seen.shape) in (3, 5) and call.kind != "conv" and call.function != "batch_norm":
+            return False
+        return len(seen.shape) == 2 or seen.shape[1:] == _shape(state)
 
     def step(self, call: Call, seen: Capture | None) -> Predicted | None:
         """The prediction for one call; without one, the measured values become the start of what follows."""
@@ -282,6 +303,8 @@ class Theory:
     def _advance(self, call: Call, weights: Layer | None, trace: Trace) -> Callable[[float], State | Inputs] | None:
         """The step as a function of a factor on the distances that go in; None if there is no theory for it."""
         if any(i not in self._states for i in call.inputs):
+            return None
+        if not all(self._channels_first(seen, call) for seen in _operands(call) if seen.maker in self._states):
             return None
         states = [self._states[i] for i in call.inputs]
         if call.kind == "residual" and call.function in ("add", "iadd", "radd") and len(states) == 2:
@@ -363,7 +386,18 @@ def _positions(state: State | Inputs) -> tuple[int, ...]:
     return tuple(state.shape[1:]) if isinstance(state, Inputs) else state.positions
 
 
+def _shape(state: State | Inputs) -> tuple[int, ...]:
+    return tuple(state.shape) if isinstance(state, Inputs) else (state.channels, *state.positions)
+
+
+def _operands(call: Call) -> list[Seen]:
+    """The tensors among the arguments that come from the data."""
+    given = [*call.arguments, *call.keywords.values()]
+    flat = [part for each in given for part in (each if isinstance(each, (list, tuple)) else (each,))]
+    return [part for part in flat if isinstance(part, Seen) and part.maker is not None]
+
+
 def _matches(state: State | Inputs, flat: tuple[int, ...]) -> bool:
     """The theory's shape is the measured one; a view in between may have moved channels to positions."""
-    shape = state.shape if isinstance(state, Inputs) else (state.channels, *state.positions)
+    shape = _shape(state)
     return math.prod(shape) == math.prod(flat) and (shape == flat or len(shape) == 1 or flat[1:] == (1, 1))

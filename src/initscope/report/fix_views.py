@@ -48,7 +48,7 @@ def fix_html(fixed: Fixed) -> str:
 
 
 def _remedies(remedies: Sequence[Remedy]) -> Markup:
-    """The best ones: angle at the output, worst norm and gradient of any layer."""
+    """The best ones: angle in front of the readout, worst norm and gradient of any layer."""
     rows: list[tuple[str, ...]] = [("as it is", "", *_numbers(remedies[0].effect.before))]
     for remedy in remedies[:_REMEDIES]:
         after = remedy.effect.after

@@ -191,7 +191,7 @@ def _row(place: int, layer: LayerReport, first: bool) -> Row:
         # By the defect: close to one, cosines have lost the digits that tell them apart.
         Cell(followed_text(layer), _key(None if theory is None else -theory.measured), "n"),
         Cell(predicted_text(layer) + sign, _key(None if theory is None else -theory.defect), "n"),
-        Cell(interval_text(layer), _key(None if theory is None else -theory.most), "tight"),
+        Cell(interval_text(layer), _key(None if theory is None else -theory.most), "interval"),
         _number(layer.effective_rank),
         Cell(percent_text(layer.dead_fraction), _key(layer.dead_fraction), "n"),
         Cell(shape_text(layer.shape), str(math.prod(layer.shape)), "tight"),

@@ -49,7 +49,7 @@ def effect_text(remedy: Remedy) -> str:
 
 
 def remedies_table(remedies: Sequence[Remedy], *, most: int = 5) -> Table:
-    """The remedies that helped most; the worst norm and gradient of any layer, the angle at the output."""
+    """The remedies that helped most; the worst norm and gradient of any layer, the angle before the readout."""
     remedies = [shown(remedy) for remedy in remedies]
     table = house_table(
         f"Remedies, each tried on a copy (the best {most} of {len(remedies)})"

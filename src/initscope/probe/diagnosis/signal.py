@@ -50,7 +50,7 @@ def collapse(case: Case, found: Judgement) -> None:
         worst = "warn"  # one layer whose bias outweighs its input: its weights grow as they learn
         found.soften("collapse")
     limit = limit_for(worst, case.limits.angle) * min(1.0, (case.data.angle_deg or 60.0) / 60.0)
-    angles_deg = {"data_angle_deg": case.data.angle_deg, "output_angle_deg": value}
+    angles_deg = {"data_angle_deg": case.data.angle_deg, "readout_angle_deg": value}
     evidence = {**angles_deg, "kind": case.rows[who.index].kind, **who.evidence}
     _add(case, found, Finding("collapse", worst, case.rows[who.index].name, value, limit, evidence), who.index)
 
