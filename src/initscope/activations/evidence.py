@@ -1,6 +1,6 @@
 """How certain the answers of the rungs are, told to whoever is listening.
 
-Integrals are asked for deep inside layers, forward passes and backward passes. Each rung that is no closed form tells
+Integrals are asked for deep inside layers. Each rung that is no closed form tells
 how it answered and how far off it may be; a layer listens while it computes, and passes the answer on.
 """
 
