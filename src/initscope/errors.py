@@ -43,5 +43,9 @@ class UndefinedSimilarity(UserWarning):
     """Some inputs are zero: their angle does not exist, the answer is NaN there, the message names them."""
 
 
+class InexactIntegral(UserWarning):
+    """The integrals of an activation without a closed form could not be computed precisely; the message says how far."""
+
+
 class SimulatedKernel(UserWarning):
     """A kernel has a layer without a closed form: it was simulated, and the message says how precisely."""

@@ -278,5 +278,5 @@ def test_what_cannot_be_drawn_says_so() -> None:
         draw_units(replace(state, law="other"), 3, generator())
     data = features()
     every = replace(Inputs(data, data.clone(), zipped=False).state(), law="gaussian", draw=None)
-    with pytest.raises(NoExactForm, match="run the batch jointly"):
+    with pytest.raises(NoExactForm, match="use kernel, or predict on pairs"):
         draw_units(every, 3, generator())

@@ -208,5 +208,5 @@ def test_kernel_of_photos_sized_images_is_symmetric_in_tiles() -> None:
     from initscope.networks.kernels import _tiled
 
     for tile in (1, 2, 3, 7):
-        assert torch.allclose(_tiled(net, x, None, "product", tile, None), whole, rtol=1e-12)
-        assert torch.allclose(_tiled(net, x[:4], x[4:], "product", tile, None), whole[:4, 4:], rtol=1e-12)
+        assert torch.allclose(_tiled(net, x, None, "product", tile, None).value, whole, rtol=1e-12)
+        assert torch.allclose(_tiled(net, x[:4], x[4:], "product", tile, None).value, whole[:4, 4:], rtol=1e-12)

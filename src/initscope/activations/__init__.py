@@ -30,6 +30,7 @@ from initscope.activations.catalogue import (
     rectified_power,
 )
 from initscope.activations.dual import Dual, DualValue, Pair, PairValue
+from initscope.activations.evidence import listen
 from initscope.activations.registry import by_name, names
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "elu",
     "hermite",
     "leaky_relu",
+    "listen",
     "names",
     "polynomial",
     "rectified_power",

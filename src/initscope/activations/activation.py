@@ -9,10 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from initscope.activations.batches import autograd_derivative
 from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue
 from initscope.activations.other_rungs import Distance, MonteCarloDual, OwnDual
 from initscope.activations.pieces import Pieces
-from initscope.activations.quadrature import QuadratureDual, autograd_derivative
+from initscope.activations.quadrature import QuadratureDual
 from initscope.activations.triangle import broadcast
 from initscope.errors import BadInput
 
@@ -140,18 +141,18 @@ class Activation:
         """Distance and product with an estimate of the error and the rung that answered."""
         state, dtype = self._state(A, B, D)
         value = self.dual.evaluate(*state)
-        error = value.error + value.distance.abs() * (torch.finfo(dtype).eps if dtype != value.distance.dtype else 0)
+        error = value.error
+        if dtype != value.distance.dtype:
+            error = error + torch.finfo(dtype).eps * value.distance.abs().nan_to_num(nan=0.0)
         return DualValue(value.distance.to(dtype), value.product.to(dtype), error.to(dtype), value.rung)
 
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
         """Excess and product of (f(u), f(v)) for a pair given by its excess; a, b: the roots of E f(u)², E f(v)²."""
         excess, product = torch.empty_like(pair.excess), torch.empty_like(pair.excess)
-        error = excess.new_zeros(())
         for part, (one, left, right) in self._slices(pair, a, b):
             value = self.dual.carry(self._pair(one), self._widen(left), self._widen(right))
             excess[part], product[part] = value.excess.to(excess.dtype), value.product.to(excess.dtype)
-            error = torch.maximum(error, value.error.max().to(excess.dtype)) if value.error.numel() else error
-        return PairValue(excess, product, error)
+        return PairValue(excess, product)
 
     def slopes(self, pair: Pair) -> Tensor:
         """E f'(u) f'(v) for a pair given by its excess, with f' almost everywhere: a jump counts for nothing."""

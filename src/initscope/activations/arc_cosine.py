@@ -21,7 +21,6 @@ from initscope.activations.triangle import (
     abs_distance,
     angle,
     folded_defect,
-    opposite,
     relu_product,
     sine_minus,
     triangle,
@@ -62,7 +61,7 @@ class LeakyDual(Dual):
         if s >= 0:
             return (1 - s) ** 2 * positive + s * covariance(A, B, D)
         # A negative slope adds two non-negative terms: E f f = (1+s²) K(c) - 2s K(-c), K the ReLU's product.
-        return (1 + s * s) * positive - 2 * s * relu_product(A, B, opposite(A, B, D))
+        return (1 + s * s) * positive - 2 * s * relu_product(A, B, D, flipped=True)
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         s = self.slope
@@ -73,9 +72,9 @@ class LeakyDual(Dual):
 
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
         """The norms grow by one factor, so the excess of the two parts adds: α² E + β² 2ab g(q)."""
-        s, shape, rounding = self.slope, pair.triangle, 16 * torch.finfo(a.dtype).eps
+        s, shape = self.slope, pair.triangle
         if s == 1:
-            return PairValue(pair.excess, pair.product, rounding * a * b)
+            return PairValue(pair.excess, pair.product)
         ab = shape.a * shape.b
         excess = self._odd * pair.excess + self._even * 2 * ab * folded_defect(shape.q, shape.p)
         positive = ab / (2 * math.pi) * sine_minus(shape.supplement)
@@ -83,7 +82,7 @@ class LeakyDual(Dual):
             product = (1 - s) ** 2 * positive + s * pair.product
         else:
             product = (1 + s * s) * positive - 2 * s * ab / (2 * math.pi) * sine_minus(shape.angle)
-        return PairValue(excess, product, rounding * a * b)
+        return PairValue(excess, product)
 
     def slopes(self, pair: Pair) -> Tensor:
         s = self.slope
@@ -124,23 +123,28 @@ class JumpDual(Dual):
         return torch.where(zeros == 0, moving, beside_zero * (zeros == 1))
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        t = angle(A, B, D)
+        return self._product_at(t, math.pi - t, A, B)
+
+    def product_of(self, pair: Pair) -> Tensor:
+        return self._product_at(pair.triangle.angle, pair.triangle.supplement, pair.A, pair.B)
+
+    def _product_at(self, t: Tensor, supplement: Tensor, A: Tensor, B: Tensor) -> Tensor:
         centre, half = (self.low + self.high) / 2, (self.high - self.low) / 2
-        if self.low == 0:
-            moving = self.high**2 * (math.pi - angle(A, B, D)) / (2 * math.pi)
-        else:
-            moving = centre**2 + half**2 * (1 - 2 * angle(A, B, D) / math.pi)
+        about_zero = centre**2 + half**2 * (1 - 2 * t / math.pi)
+        moving = self.high**2 * supplement / (2 * math.pi) if self.low == 0 else about_zero
         return torch.where((A > 0) & (B > 0), moving, self.mean(A) * self.mean(B))
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         shape = triangle(A, B, D)
-        return (self.high - self.low) ** 2 / (2 * math.pi * shape.a * shape.b * shape.sine)
+        return (self.high - self.low) ** 2 / (2 * math.pi) / shape.a / shape.b / shape.sine
 
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
         moving = (pair.A > 0) & (pair.B > 0)
         crossing = (self.high - self.low) ** 2 * pair.triangle.angle / math.pi
-        product = self.product(pair.A, pair.B, pair.distance)
+        product = self.product_of(pair)
         excess = torch.where(moving, crossing, 2 * (a * b - product).clamp_min(0))
-        return PairValue(excess, product, 16 * torch.finfo(a.dtype).eps * a * b)
+        return PairValue(excess, product)
 
     def slopes(self, pair: Pair) -> Tensor:
         """Zero: the gradient of a network is zero behind a jump, almost surely. The delta function is of no finite network."""

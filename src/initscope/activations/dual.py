@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from initscope.activations.triangle import Triangle, resolved
+from initscope.activations.triangle import Triangle, gram, opposite, resolved, triangle
 
 Function = Callable[[Tensor], Tensor]
 
@@ -33,37 +33,63 @@ class Pair:
     """A Gaussian pair (u, v) of one shape and dtype: A = E u², B = E v², P = E uv, and the excess E = 2(√(AB) - P).
 
     The excess is given beside the product, so that neither the angle of nearly parallel pairs nor the product of pairs
-    of very unequal norms is ever the difference of two large numbers.
+    of very unequal norms is ever the difference of two large numbers. Where a distance is all that is `given`, everything
+    is taken from it, and can be differentiated in A, B and D.
     """
 
     A: Tensor
     B: Tensor
     excess: Tensor
     product: Tensor
+    given: Tensor | None = None
+
+    @classmethod
+    def of(cls, A: Tensor, B: Tensor, D: Tensor) -> Pair:
+        """The pair at the distance D = E (u-v)²."""
+        return cls(A, B, D - (A.sqrt() - B.sqrt()).square(), covariance(A, B, D), D)
+
+    def times(self, factor: float) -> Pair:
+        """The pair (√factor u, √factor v)."""
+        given = None if self.given is None else factor * self.given
+        return Pair(factor * self.A, factor * self.B, factor * self.excess, factor * self.product, given)
 
     @cached_property
     def triangle(self) -> Triangle:
-        return resolved(self.A, self.B, self.excess)
+        return resolved(self.A, self.B, self.excess) if self.given is None else triangle(self.A, self.B, self.given)
 
     @property
     def distance(self) -> Tensor:
         """D = E (u-v)²."""
-        return self.triangle.gap.square() + self.excess
+        return self.triangle.gap.square() + self.excess if self.given is None else self.given
+
+    @property
+    def opposite(self) -> Tensor:
+        """E (u+v)²."""
+        if self.given is not None:
+            return opposite(self.A, self.B, self.given).clamp(min=0)
+        shape = self.triangle
+        return shape.gap.square() + 4 * shape.a * shape.b * shape.p
+
+    @property
+    def gram(self) -> Tensor:
+        """(AB - P²) / ((1+A)(1+B)), between 0 and 1."""
+        if self.given is not None:
+            return gram(self.A, self.B, self.given)
+        return 4 * (self.A / (1 + self.A)) * (self.B / (1 + self.B)) * self.triangle.p * self.triangle.q
 
 
 @dataclass(frozen=True, eq=False)
 class PairValue:
-    """Excess and product of (f(u), f(v)), and an estimate of the absolute error of the product (or the largest one)."""
+    """Excess and product of (f(u), f(v)); what is not exact tells its error to whoever listens."""
 
     excess: Tensor
     product: Tensor
-    error: Tensor
 
     @classmethod
-    def of_distance(cls, distance: Tensor, error: Tensor, a: Tensor, b: Tensor) -> PairValue:
+    def of_distance(cls, distance: Tensor, a: Tensor, b: Tensor) -> PairValue:
         """Where E (f(u)-f(v))² is all that is known; its error counts relative to the larger norm."""
         excess = torch.minimum((distance - (a - b).square()).clamp_min(0), 4 * a * b)
-        return cls(excess, a * b - excess / 2, error / 2)
+        return cls(excess, a * b - excess / 2)
 
 
 class Dual(ABC):
@@ -99,12 +125,20 @@ class Dual(ABC):
         The distance knows small excesses, the product large ones.
         """
         direct = self.defect(2 * pair.triangle.q)  # of f(cz) = c^k f(z): the norms do not matter
-        value = self.evaluate(pair.A, pair.B, pair.distance)
+        product = self.product_of(pair)
         if direct is not None:
-            return PairValue(2 * a * b * direct, value.product, value.error)
-        near = value.distance - (a - b).square()
-        excess = torch.where(value.distance < a * b, near, 2 * (a * b - value.product))
-        return PairValue(torch.minimum(excess.clamp_min(0), 4 * a * b), value.product, value.error)
+            return PairValue(2 * a * b * direct, product)
+        distance = self.distance_of(pair)
+        excess = torch.where(distance < a * b, distance - (a - b).square(), 2 * (a * b - product))
+        return PairValue(torch.minimum(excess.clamp_min(0), 4 * a * b), product)
+
+    def distance_of(self, pair: Pair) -> Tensor:
+        """E (f(u) - f(v))² of the pair."""
+        return self.distance(pair.A, pair.B, pair.distance)
+
+    def product_of(self, pair: Pair) -> Tensor:
+        """E f(u) f(v) of the pair."""
+        return self.product(pair.A, pair.B, pair.distance)
 
     def slopes(self, pair: Pair) -> Tensor:
         """E f'(u) f'(v) of the pair, f' taken where it exists: what a tangent kernel is multiplied by.
@@ -125,6 +159,28 @@ class Dual(ABC):
         """Distance, product, error and rung; a closed form's error is rounding."""
         distance = self.distance(A, B, D)
         return DualValue(distance, self.product(A, B, D), distance * (16 * torch.finfo(distance.dtype).eps), self.rung)
+
+
+class PairDual(Dual):
+    """A closed form in the norms, the product and the angle, whatever they are known from."""
+
+    @abstractmethod
+    def distance_of(self, pair: Pair) -> Tensor: ...
+
+    @abstractmethod
+    def product_of(self, pair: Pair) -> Tensor: ...
+
+    @abstractmethod
+    def slopes(self, pair: Pair) -> Tensor: ...
+
+    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        return self.distance_of(Pair.of(A, B, D))
+
+    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        return self.product_of(Pair.of(A, B, D))
+
+    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+        return self.slopes(Pair.of(A, B, D))
 
 
 def covariance(A: Tensor, B: Tensor, D: Tensor) -> Tensor:

@@ -100,7 +100,7 @@ def interpolate(
     if max(float(x.max() - x.min()) for x in (log_a, log_b)) > _WIDEST:
         return None
     sample = _sample(log_a, log_b, t)
-    truth = check(A[sample].to(home), B[sample].to(home), D[sample].to(home))[0].cpu()
+    truth, doubt = (t.cpu() for t in check(A[sample].to(home), B[sample].to(home), D[sample].to(home)))
     for least, angles in _LEVELS:
         turn = Axis(0.0, max(0.3, float(t.max())), angles)
         axes = (_norm_axis(log_a, least), _norm_axis(log_b, least), turn)
@@ -119,12 +119,13 @@ def interpolate(
         worst = float(((value[sample] - truth).abs() / scale.clamp(min=1e-300)).max())
         if worst < _TRUSTED:
             size = value.abs() if stretch is not None else value.abs().max().expand_as(value)
-            return value.to(home), (size * max(2 * worst, 1e-14)).to(home)
+            own = float((doubt / scale.clamp(min=1e-300)).max())  # no interpolant is better than what it was made of
+            return value.to(home), (size * max(2 * worst, 1e-14, own)).to(home)
     return None
 
 
-def interpolate_line(direct: Callable[[Tensor], tuple[Tensor, Tensor]], A: Tensor) -> Tensor | None:
-    """E g(u) for very many variances, as a Chebyshev interpolant in log A.
+def interpolate_line(direct: Callable[[Tensor], tuple[Tensor, Tensor]], A: Tensor) -> tuple[Tensor, Tensor] | None:
+    """E g(u) for very many variances, as a Chebyshev interpolant in log A, and its error.
 
     `direct` gives the integral and its error; None unless a sample agrees with it to 1e-12, or to its own error.
     """
@@ -141,8 +142,9 @@ def interpolate_line(direct: Callable[[Tensor], tuple[Tensor, Tensor]], A: Tenso
         value = torch.cat([axis.cardinal(logs[i : i + _CHUNK]) @ nodes for i in range(0, len(logs), _CHUNK)]).to(
             A.device
         )
-        if bool(((value[sample].cpu() - truth).abs() <= 1e-12 * nodes.abs().max() + 4 * error.max()).all()):
-            return value
+        allowed = 1e-12 * nodes.abs().max() + 4 * error.max()
+        if bool(((value[sample].cpu() - truth).abs() <= allowed).all()):
+            return value, allowed.to(A.device).expand_as(value)
     return None
 
 

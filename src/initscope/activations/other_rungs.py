@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from initscope.activations.coordinates import Plane
 from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue
-from initscope.activations.plane import Plane
+from initscope.activations.evidence import heard, tell
 from initscope.activations.quadrature import QuadratureDual
 
 Distance = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -33,11 +34,12 @@ class OwnDual(Dual):
         return self.helper.mean(A)
 
     def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return self.own(A, B, D)
+        value = self.own(A, B, D)
+        tell(self.rung, torch.zeros_like(value), value)  # as exact as its author says
+        return value
 
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
-        distance = self.own(pair.A, pair.B, pair.distance)
-        return PairValue.of_distance(distance, distance * (16 * torch.finfo(distance.dtype).eps), a, b)
+        return PairValue.of_distance(self.distance(pair.A, pair.B, pair.distance), a, b)
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return (self.second_moment(A) + self.second_moment(B) - self.distance(A, B, D)) / 2
@@ -63,23 +65,34 @@ class MonteCarloDual(Dual):
     rung = "monte carlo"
 
     def second_moment(self, A: Tensor) -> Tensor:
-        return self._average(lambda u, v, _: self.fn(u) ** 2, A, A, torch.zeros_like(A))[0]
+        return self._told(lambda u, v, _: self.fn(u) ** 2, self.fn, A, A, torch.zeros_like(A))[0]
 
     def mean(self, A: Tensor) -> Tensor:
         return self._average(lambda u, v, _: self.fn(u), A, A, torch.zeros_like(A))[0]
 
     def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return self._average(lambda u, v, _: (self.fn(u) - self.fn(v)) ** 2, A, B, D)[0]
+        return self._distance(A, B, D)[0]
+
+    def _distance(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+        return self._told(lambda u, v, _: (self.fn(u) - self.fn(v)) ** 2, self.fn, A, B, D)
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return self._average(lambda u, v, _: self.fn(u) * self.fn(v), A, B, D)[0]
+        return self._told(lambda u, v, _: self.fn(u) * self.fn(v), self.fn, A, B, D)[0]
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return self._average(lambda u, v, _: self.slope(u) * self.slope(v), A, B, D)[0]
+        return self._told(lambda u, v, _: self.slope(u) * self.slope(v), self.slope, A, B, D)[0]
 
     def evaluate(self, A: Tensor, B: Tensor, D: Tensor) -> DualValue:
-        distance, error = self._average(lambda u, v, _: (self.fn(u) - self.fn(v)) ** 2, A, B, D)
+        distance, error = self._distance(A, B, D)
         return DualValue(distance, self.product(A, B, D), error, self.rung)
+
+    def _told(self, kernel: Distance, f: Function, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+        """The average, its error told beside the roots of E f(u)² and E f(v)²."""
+        value, error = self._average(kernel, A, B, D)
+        if heard():
+            squares = [self._average(lambda u, v, _: f(u) ** 2, x, x, torch.zeros_like(x))[0] for x in (A, B)]
+            tell(self.rung, error, (squares[0] * squares[1]).sqrt())
+        return value, error
 
     def _average(self, kernel: Distance, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard error of the kernel, the mean of each antithetic pair counted as one draw."""

@@ -11,69 +11,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from initscope.activations.rules import TOLERANCE, climb, gauss, panels, slices
+from initscope.activations.coordinates import Plane
+from initscope.activations.rules import CAUTION, TOLERANCE, Rule, climb, gauss, panels, slices
 from initscope.activations.triangle import triangle
 
 Kernel = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(u, v, u - v) -> the integrand, elementwise."""
 
-_SMOOTH_ORDERS = (12, 18, 27, 40, 60, 90, 135)
+# Orders, and how well an oblique grid must confirm two of them that agree: the sooner they agree, the better.
+_SMOOTH_STAGES = (((12, 18, 27), 1e-9), ((27, 40, 60, 90, 135), 1e-5))
 _LEGENDRE_ORDERS = (12, 17, 24, 34)
-_LINE_ORDERS = (12, 18, 27, 40, 60)
+_LINE_ORDERS = (12, 18, 27, 40, 60, 90, 135, 200)
+# Odd after even: a step that hides between the nodes of one grid stands on a node of the next.
+_FINE_ORDERS = {
+    1: (1024, 1449, 2048, 2897, 4096, 5793, 8192, 11585, 16384, 32769, 65536, 131073, 262144),
+    2: (181, 256, 363, 512, 725, 1024, 1449, 2048, 2897, 4096, 5793, 8192),
+}
+_OBLIQUE, _TURN = 40, 0.6
+_BUDGET = 1 << 27  # values of f in one order of the finest grids: a few seconds
+_VANISHED = 38.0  # where e^(-z²/2) underflows
 _POLAR_ORDERS = (12, 17, 24, 34)
 _SMOOTH_UP_TO = 4.0
-
-
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """The coordinates of n states: every field has shape (n,), `gap` = a - σb relatively accurate."""
-
-    a: Tensor
-    b: Tensor
-    gap: Tensor
-    C: Tensor
-    S: Tensor
-    sign: Tensor
-
-    @classmethod
-    def of(cls, A: Tensor, B: Tensor, D: Tensor) -> Plane:
-        shape = triangle(A, B, D)
-        aligned = shape.q <= shape.p
-        # Norms of very different size leave q + p = 1 to rounding, or to nothing: the variances of u and v must survive.
-        total = shape.p + shape.q
-        C, S = (
-            torch.where(total > 0, share / torch.where(total > 0, total, 1), 0.5).sqrt()
-            for share in (torch.maximum(shape.p, shape.q), torch.minimum(shape.p, shape.q))
-        )
-        gap = torch.where(aligned, shape.gap, shape.a + shape.b)
-        return cls(shape.a, shape.b, gap, C, S, torch.where(aligned, 1.0, -1.0).to(A.dtype))
-
-    @classmethod
-    def at_angle(cls, a: Tensor, b: Tensor, t: Tensor) -> Plane:
-        """From norms and the angle, where D would round a small angle away."""
-        half = t / 2
-        aligned = half <= math.pi / 4
-        C, S = torch.maximum(half.cos(), half.sin()), torch.minimum(half.cos(), half.sin()).clamp(min=0)
-        return cls(a, b, torch.where(aligned, a - b, a + b), C, S, torch.where(aligned, 1.0, -1.0).to(a.dtype))
-
-    def __getitem__(self, index: Tensor | slice) -> Plane:
-        return Plane(*(field[index] for field in (self.a, self.b, self.gap, self.C, self.S, self.sign)))
-
-    def __len__(self) -> int:
-        return len(self.a)
-
-    def points(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """u, v and u - v at the nodes x, y of shape (n, ...)."""
-        column = (-1,) + (1,) * (max(x.dim(), y.dim()) - 1)
-        a, b, gap, C, S, sign = (f.view(column) for f in (self.a, self.b, self.gap, self.C, self.S, self.sign))
-        along, across = C * x, S * y
-        other = torch.where(sign > 0, a + b, a - b)
-        return a * (along + across), sign * b * (along - across), gap * along + other * across
 
 
 def integrate(kernel: Kernel, A: Tensor, B: Tensor, D: Tensor, kinks: tuple[float, ...]) -> tuple[Tensor, Tensor]:
@@ -92,22 +54,80 @@ def integrate_plane(kernel: Kernel, plane: Plane, kinks: tuple[float, ...]) -> t
     value, error = torch.full_like(plane.a, math.nan), torch.full_like(plane.a, math.inf)
     size = torch.maximum(plane.a, plane.b)
     pending = torch.arange(len(plane), device=plane.a.device)
-    early = {(): (_smooth_sum, _SMOOTH_ORDERS), (0.0,): (_polar_sum, _POLAR_ORDERS)}.get(kinks)
+    early = {(): (_smooth_sum, _SMOOTH_STAGES), (0.0,): (_polar_sum, ((_POLAR_ORDERS, 0.0),))}.get(kinks)
     if early is not None:
-        rule, orders = early
-        climb(lambda part, n: rule(kernel, plane[part], n), orders, pending[size <= _SMOOTH_UP_TO], value, error)
+        rule, stages = early
+        small = pending[size <= _SMOOTH_UP_TO]
+        for orders, precision in stages:
+            rest = climb(lambda part, n: rule(kernel, plane[part], n), orders, small, value, error)
+            if not kinks:
+                _confirm(kernel, plane, small[~torch.isin(small, rest)], value, error, precision)
+            small = rest
         pending = pending[~(error <= TOLERANCE * value.abs())]
-    rungs = _ladder_steps(size)
+    rungs, left = _ladder_steps(size), [pending[:0]]
     for steps in torch.unique(rungs[pending]).tolist():
         marks = _marks(kinks, int(steps))
-        climb(
-            lambda part, n, marks=marks: _panel_sum(kernel, plane[part], n, kinks, marks),  # type: ignore[misc]
-            _LEGENDRE_ORDERS,
-            pending[rungs[pending] == steps],
-            value,
-            error,
+        left.append(
+            climb(
+                lambda part, n, marks=marks: _panel_sum(kernel, plane[part], n, kinks, marks),  # type: ignore[misc]
+                _LEGENDRE_ORDERS,
+                pending[rungs[pending] == steps],
+                value,
+                error,
+            )
         )
+    error[pending] += _tail(kernel, plane[pending])
+    if not kinks:
+        _go_on(lambda part, n: _smooth_sum(kernel, plane[part], n), torch.cat(left), 2, value, error)
     return value, error
+
+
+def _confirm(kernel: Kernel, plane: Plane, chosen: Tensor, value: Tensor, error: Tensor, precision: float) -> None:
+    """Ask a grid at another angle: u and v strongly correlated run side by side through the nodes of a straight one,
+    which may then agree with its neighbor on never having seen a kink, or the one place where f bends."""
+    for part in slices(len(chosen), _OBLIQUE**2):
+        states = chosen[part]
+        oblique, size = _oblique_sum(kernel, plane[states], _OBLIQUE)
+        gap = (oblique - value[states]).abs()
+        doubt = torch.where(gap > precision * size, CAUTION * gap, 0)
+        error[states] = torch.where(oblique.isfinite(), torch.maximum(error[states], doubt), math.inf)
+
+
+def _oblique_sum(kernel: Kernel, plane: Plane, order: int) -> tuple[Tensor, Tensor]:
+    x, weight = (t.to(plane.a.device) for t in gauss("normal", order))
+    grid = (weight.view(-1, 1) * weight).flatten()
+    first, second = x.view(-1, 1).expand(order, order).flatten(), x.expand(order, order).flatten()
+    across, along = (
+        math.cos(_TURN) * first - math.sin(_TURN) * second,
+        math.sin(_TURN) * first + math.cos(_TURN) * second,
+    )
+    f = kernel(*plane.points(across.unsqueeze(0), along.unsqueeze(0)))
+    return f @ grid, f.abs() @ grid
+
+
+def _go_on(rule: Rule, pending: Tensor, dimensions: int, value: Tensor, error: Tensor) -> None:
+    """Ever finer grids for an f that oscillates below the scale of its Gaussian, as far as the budget reaches."""
+    pending = pending[value[pending].isfinite()]
+    orders = [n for n in _FINE_ORDERS[dimensions] if len(pending) * n**dimensions <= _BUDGET]
+    finer, doubt = value.clone(), error.clone()
+    climb(rule, orders, pending, finer, doubt, impatient=True)
+    better = doubt < error
+    value[better], error[better] = finer[better], doubt[better]
+
+
+def _tail(kernel: Kernel, plane: Plane) -> Tensor:
+    """About how much of the integral of |kernel| lies where it is cut off: along the directions of u and of v."""
+    if not len(plane):
+        return torch.zeros_like(plane.a)
+    step = torch.linspace(0, 1, 41, dtype=plane.a.dtype, device=plane.a.device)
+    reach = _reach(plane).unsqueeze(-1)
+    z = reach + (_VANISHED - reach) * step
+    density = torch.exp(-z * z / 2) * (_VANISHED - reach) / (40 * math.sqrt(2 * math.pi))
+    total = torch.zeros_like(plane.a)
+    for x, y in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        f = kernel(*plane.points(x * z * plane.C.unsqueeze(-1), y * z * plane.S.unsqueeze(-1)))
+        total += (f.abs() * density).nan_to_num(nan=math.inf, posinf=math.inf).sum(-1)
+    return CAUTION * total
 
 
 _FEWER = ((0.02, 0.3), (0.12, 0.45), (0.35, 0.7), (1.0, 1.0))
@@ -203,17 +223,33 @@ def integrate_line(kernel: Kernel, A: Tensor, B: Tensor, kinks: tuple[float, ...
     one = torch.ones_like(A)
     plane = Plane(shape.a, shape.b, shape.gap, C=one, S=0 * one, sign=one)
     value, error = torch.full_like(A, math.nan), torch.full_like(A, math.inf)
-    rungs = _ladder_steps(torch.maximum(plane.a, plane.b))
+    rungs, left = _ladder_steps(torch.maximum(plane.a, plane.b)), []
     for steps in torch.unique(rungs).tolist():
         marks = _marks(kinks, int(steps))
-        climb(
-            lambda part, n, marks=marks: _line_sum(kernel, plane[part], n, marks),  # type: ignore[misc]
-            _LINE_ORDERS,
-            torch.nonzero(rungs == steps).flatten(),
-            value,
-            error,
+        left.append(
+            climb(
+                lambda part, n, marks=marks: _line_sum(kernel, plane[part], n, marks),  # type: ignore[misc]
+                _LINE_ORDERS,
+                torch.nonzero(rungs == steps).flatten(),
+                value,
+                error,
+            )
         )
+    error += _tail(kernel, plane)
+    if not kinks and left:
+        _go_on(lambda part, n: _line_grid(kernel, plane[part], n), torch.cat(left), 1, value, error)
     return value, error
+
+
+def _line_grid(kernel: Kernel, plane: Plane, order: int) -> tuple[Tensor, Tensor]:
+    """The rule on equal steps."""
+    x, weight = (t.to(plane.a.device) for t in gauss("normal", order))
+    values, sizes = [], []
+    for part in slices(len(plane), order):
+        f = kernel(*plane[part].points(x.unsqueeze(0), torch.zeros_like(x).unsqueeze(0)))
+        values.append(f @ weight)
+        sizes.append(f.abs() @ weight)
+    return torch.cat(values), torch.cat(sizes)
 
 
 def _line_sum(kernel: Kernel, plane: Plane, order: int, marks: tuple[float, ...]) -> tuple[Tensor, Tensor]:

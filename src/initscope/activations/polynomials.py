@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product as pairs
 
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, covariance
-from initscope.activations.triangle import opposite, triangle
+from initscope.activations.dual import Pair, PairDual
 
 Moments = dict[tuple[int, int, int], float]
 
@@ -30,14 +29,38 @@ def _wick(i: int, j: int) -> Moments:
 
 
 def _sum(terms: Moments, cross: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Σ coefficient · cross^i first^j second^k, each in units of the largest, so that only the sum can overflow."""
+    unit = power_of_four(cross.abs(), first, second, least=1.0)
+    cross, first, second = cross / unit, first / unit, second / unit
+    degree = max((sum(powers) for powers in terms), default=0)
     total = torch.zeros_like(cross)
     for (i, j, k), coefficient in terms.items():
-        total = total + coefficient * cross**i * first**j * second**k
-    return total
+        total = total + coefficient * cross**i * first**j * second**k * unit ** float(i + j + k - degree)
+    return times_power(total, unit, degree)
+
+
+def power_of_four(*sizes: Tensor, least: float = 0.0) -> Tensor:
+    """The first power of four above all the sizes, a unit that costs no rounding; at least `least`, 1 for zeros.
+
+    >>> float(power_of_four(torch.tensor(5.0), torch.tensor(1.0)))
+    16.0
+    """
+    size = reduce(torch.maximum, (s.detach() for s in sizes))
+    exponent = torch.frexp(torch.where(size.isfinite(), size, 1)).exponent
+    exponent = torch.where(size > 0, exponent + exponent % 2, 0)
+    unit = torch.ldexp(torch.ones_like(size), exponent)
+    return unit.clamp(min=least) if least else unit
+
+
+def times_power(value: Tensor, unit: Tensor, n: int) -> Tensor:
+    """value · unit^n, one factor after the other: 0 stays 0 where unit^n overflows."""
+    for _ in range(n):
+        value = value * unit
+    return value
 
 
 @dataclass(frozen=True)
-class PolynomialDual(Dual):
+class PolynomialDual(PairDual):
     """Σ c_i u^i: every moment of a Gaussian pair is a polynomial in its covariances (Wick's theorem).
 
     For the distance, f(u) - f(v) is expanded in the middle m = (u+v)/2 and the difference u - v, of which it has only
@@ -69,15 +92,15 @@ class PolynomialDual(Dual):
                 total = total + c * math.prod(range(1, i, 2)) * A ** (i // 2)
         return total
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        middle = (opposite(A, B, D) / 4).clamp(min=0)  # E m²
-        return _sum(self._differences, (A - B) / 2, middle, D)
+    def distance_of(self, pair: Pair) -> Tensor:
+        middle = pair.opposite / 4  # E m²
+        return _sum(self._differences, (pair.A - pair.B) / 2, middle, pair.distance)
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return _sum(self._products, covariance(A, B, D), A, B)
+    def product_of(self, pair: Pair) -> Tensor:
+        return _sum(self._products, pair.product, pair.A, pair.B)
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return PolynomialDual(differentiate(self.coefficients)).product(A, B, D)
+    def slopes(self, pair: Pair) -> Tensor:
+        return PolynomialDual(differentiate(self.coefficients)).product_of(pair)
 
 
 def _accumulate(expansion: dict[tuple[int, ...], float], variables: int) -> Moments:
@@ -100,7 +123,7 @@ def differentiate(coefficients: Sequence[float]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class HermiteDual(Dual):
+class HermiteDual(PairDual):
     """he_k = He_k / √k! (probabilists', so E he_k(z)² = 1 at variance 1), applied to u of any variance A:
 
     E he_k(u) he_k(v) = k! Σ_{j+2i=k} c^j ((A-1)(B-1)/4)^i / (j! i!²), from the generating function e^(su - s²/2)
@@ -118,7 +141,7 @@ class HermiteDual(Dual):
         ]
 
     def second_moment(self, A: Tensor) -> Tensor:
-        return torch.stack([weight * A**j * ((A - 1) / 2) ** (2 * i) for weight, j, i in self._terms]).sum(0)
+        return self.product(A, A, torch.zeros_like(A))
 
     def mean(self, A: Tensor) -> Tensor:
         if self.order % 2:
@@ -126,27 +149,31 @@ class HermiteDual(Dual):
         half = self.order // 2
         return math.sqrt(math.factorial(self.order)) / math.factorial(half) * ((A - 1) / 2) ** half
 
-    def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        shape = triangle(A, B, D)
-        c, x, y = covariance(A, B, D), (A - 1) / 2, (B - 1) / 2
-        both = shape.a * shape.b
-        turn = 2 * both * shape.q  # ab - c
+    def distance_of(self, pair: Pair) -> Tensor:
+        A, B, shape = pair.A, pair.B, pair.triangle
+        unit = power_of_four(A, B, least=1.0)  # every term is homogeneous in it, of degree k
+        a, b, gap = (side / unit.sqrt() for side in (shape.a, shape.b, shape.gap))
+        c, x, y = pair.product / unit, (A - 1) / 2 / unit, (B - 1) / 2 / unit
+        turn = 2 * a * b * shape.q  # ab - c
         total = torch.zeros_like(c)
         for weight, j, i in self._terms:
             # (a^j x^i - b^j y^i)² + 2 (xy)^i ((ab)^j - c^j), each difference divided out by its small factor
-            sides = x**i * shape.gap * _geometric(shape.a, shape.b, j)
-            shifts = shape.b**j * (A - B) / 2 * _geometric(x, y, i)
-            total = total + weight * ((sides + shifts) ** 2 + 2 * (x * y) ** i * turn * _geometric(both, c, j))
-        return total
+            sides = x**i * gap * _geometric(a, b, j)
+            shifts = b**j * (A - B) / unit / 2 * _geometric(x, y, i)
+            total = total + weight * ((sides + shifts) ** 2 + 2 * (x * y) ** i * turn * _geometric(a * b, c, j))
+        return times_power(total.clamp(min=0), unit, self.order)
 
-    def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        c, cross = covariance(A, B, D), (A - 1) * (B - 1) / 4
-        return torch.stack([weight * c**j * cross**i for weight, j, i in self._terms]).sum(0)
+    def product_of(self, pair: Pair) -> Tensor:
+        unit = power_of_four(pair.A, pair.B, least=1.0)
+        c, cross = pair.product / unit, (pair.A - 1) / 2 / unit * ((pair.B - 1) / 2 / unit)
+        return times_power(
+            torch.stack([weight * c**j * cross**i for weight, j, i in self._terms]).sum(0), unit, self.order
+        )
 
-    def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+    def slopes(self, pair: Pair) -> Tensor:
         if self.order == 0:
-            return torch.zeros_like(A)
-        return self.order * HermiteDual(self.order - 1).product(A, B, D)  # he_k' = √k he_(k-1)
+            return torch.zeros_like(pair.A)
+        return self.order * HermiteDual(self.order - 1).product_of(pair)  # he_k' = √k he_(k-1)
 
 
 def _geometric(x: Tensor, y: Tensor, n: int) -> Tensor:

@@ -7,44 +7,28 @@ are so close that f(u) - f(v) itself would lose digits, it is taken from f' at t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from initscope.activations.batches import MANY, flat
+from initscope.activations.coordinates import Plane
+from initscope.activations.doubts import overlooked
 from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue, covariance
+from initscope.activations.evidence import heard, tell
 from initscope.activations.interpolant import interpolate, interpolate_line, mehler_grid
 from initscope.activations.pieces import Pieces
-from initscope.activations.plane import Kernel, Plane, integrate, integrate_line, integrate_plane
+from initscope.activations.plane import Kernel, integrate, integrate_line, integrate_plane
 from initscope.activations.price import AngleIntegral
 from initscope.activations.rules import TOLERANCE
 from initscope.activations.triangle import call, triangle
 from initscope.errors import NoExactForm
 
-_CLOSE = 1e-6
+_CLOSE = 1e-8
 _LEFT = (1 - 1 / math.sqrt(3)) / 2  # the two Gauss-Legendre points of [0, 1]
-_MANY, _SEVERAL = 3000, 400  # from how many states on an interpolant pays: by integrals on its grid, by a series
-
-
-def autograd_derivative(fn: Function) -> Function:
-    """f' by automatic differentiation, 0 where f is piecewise constant.
-
-    >>> float(autograd_derivative(torch.tanh)(torch.zeros(())))
-    1.0
-    """
-
-    def slope(z: Tensor) -> Tensor:
-        with torch.enable_grad():
-            x = z.detach().requires_grad_(True)
-            y = fn(x)
-            if not y.requires_grad:
-                return torch.zeros_like(z)
-            (gradient,) = torch.autograd.grad(y.sum(), x, allow_unused=True, materialize_grads=True)
-        return gradient
-
-    return slope
+_SEVERAL = 400  # from how many states on an interpolant of a series pays; MANY for one of integrals on its grid
 
 
 def product_of(fn: Function) -> Kernel:
@@ -70,9 +54,7 @@ class QuadratureDual(Dual):
 
     def second_moment(self, A: Tensor) -> Tensor:
         # dS/dA = E f(u) f'(u) u / A, from u = √A z
-        return call(
-            _Moment, A, self, lambda u, v, _: self.fn(u) ** 2, lambda u, v, _: 2 * self.fn(u) * self.slope(u) * u
-        )
+        return call(_Moment, A, self, self._square, lambda u, v, _: 2 * self.fn(u) * self.slope(u) * u)
 
     def mean(self, A: Tensor) -> Tensor:
         return call(_Moment, A, self, lambda u, v, _: self.fn(u), lambda u, v, _: self.slope(u) * u)
@@ -82,6 +64,16 @@ class QuadratureDual(Dual):
             return torch.full_like(A, math.inf)
         return self.line(lambda u, v, _: self.slope(u) ** 2, A)
 
+    def _tell(self, value: Tensor, error: Tensor, A: Tensor, B: Tensor, kernel: Kernel) -> None:
+        """Tell the error beside the roots of the second moments; those cost integrals, so only where it matters."""
+        if not heard():
+            return
+        scale = value
+        if not bool((error <= 3 * TOLERANCE * value.abs()).all()):
+            moments = [self.line_with_error(kernel, x)[0].abs().sqrt() for x in (A, B)]
+            scale = moments[0] * moments[1]
+        tell(self.rung, error, scale)
+
     def distance(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         if A.requires_grad or B.requires_grad or D.requires_grad:
             return call(_Distance, A, B, D, self)
@@ -90,8 +82,13 @@ class QuadratureDual(Dual):
     def distance_with_error(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
         """The distance and an estimate of its absolute error."""
         many = None if self.jumps or self.pieces else self._interpolated_distance
-        value, error = _flat(self._direct_distance, A, B, D, many, self._enough)
-        return torch.where(D > 0, value, 0), torch.where(D > 0, error, 0)
+        value, error = flat(self._direct_distance, A, B, D, many, self._enough)
+        value, error = torch.where(D > 0, value, 0), torch.where(D > 0, error, 0)
+        self._tell(value, error, A, B, self._square)
+        return value, error
+
+    def _square(self, u: Tensor, v: Tensor, gap: Tensor) -> Tensor:
+        return self.fn(u) ** 2
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return (self.second_moment(A) + self.second_moment(B) - self.distance(A, B, D)) / 2
@@ -110,10 +107,12 @@ class QuadratureDual(Dual):
 
     def _slopes(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         many = None if self.pieces else self._interpolated_slopes
-        return _flat(self._direct_slopes, A, B, D, many, self._enough)[0]
+        value, error = flat(self._direct_slopes, A, B, D, many, self._enough)
+        self._tell(value, error, A, B, lambda u, v, _: self.slope(u) ** 2)
+        return value
 
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
-        return PairValue.of_distance(*self.distance_with_error(pair.A, pair.B, pair.distance), a, b)
+        return PairValue.of_distance(self.distance(pair.A, pair.B, pair.distance), a, b)
 
     def evaluate(self, A: Tensor, B: Tensor, D: Tensor) -> DualValue:
         distance, error = self.distance_with_error(A, B, D)
@@ -122,17 +121,28 @@ class QuadratureDual(Dual):
 
     @property
     def _enough(self) -> int:
-        return _MANY if self.kinks else _SEVERAL
+        return MANY if self.kinks else _SEVERAL
 
     def line(self, kernel: Kernel, A: Tensor) -> Tensor:
-        """E kernel(u, u, 0), equal variances once."""
+        """E kernel(u, u, 0)."""
+        value, error = self.line_with_error(kernel, A)
+        if heard():
+            size = value
+            if not bool((error <= 3 * TOLERANCE * value.abs()).all()):
+                size = self.line_with_error(lambda u, v, gap: kernel(u, v, gap).abs(), A)[0]
+            tell(self.rung, error, size)
+        return value
+
+    def line_with_error(self, kernel: Kernel, A: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with its error, equal variances once."""
         variances, where = torch.unique(A.detach().flatten(), return_inverse=True)
 
         def direct(x: Tensor) -> tuple[Tensor, Tensor]:
             return integrate_line(kernel, x, x, self.kinks)
 
         answer = interpolate_line(direct, variances) if len(variances) >= _SEVERAL else None
-        return (direct(variances)[0] if answer is None else answer)[where].view(A.shape)
+        value, error = direct(variances) if answer is None else answer
+        return value[where].view(A.shape), error[where].view(A.shape)
 
     def difference(self, u: Tensor, v: Tensor, gap: Tensor) -> Tensor:
         """f(u) - f(v) for a small gap = u - v: gap times f' between them, unless a kink lies there."""
@@ -157,8 +167,21 @@ class QuadratureDual(Dual):
 
         for chosen, kernel in ((left & (D < _CLOSE), near), (left & (D >= _CLOSE), far)):
             if bool(chosen.any()):
-                value[chosen], error[chosen] = integrate(kernel, A[chosen], B[chosen], D[chosen], self.kinks)
+                states = A[chosen], B[chosen], D[chosen]
+                value[chosen], doubt = integrate(kernel, *states, self.kinks)
+                if not self.jumps and self.pieces is None:
+                    doubt = doubt + overlooked(self.fn, self.slope, self.kinks, value[chosen], *states)
+                if kernel is far:
+                    doubt = doubt + self._rounding(value[chosen], *states[:2])
+                error[chosen] = doubt.nan_to_num(nan=math.inf, posinf=math.inf)
         return value, error
+
+    def _rounding(self, value: Tensor, A: Tensor, B: Tensor) -> Tensor:
+        """What the rounding of u, v, f(u) and f(v) does to E (f(u)-f(v))², by Cauchy and Schwarz."""
+        noise = torch.zeros_like(value)
+        for x in (A, B):
+            noise += self.line_with_error(lambda u, v, _: self.fn(u) ** 2 + (u * self.slope(u)) ** 2, x)[0]
+        return 8 * torch.finfo(value.dtype).eps * (value.abs() * noise).sqrt().nan_to_num(nan=math.inf, posinf=math.inf)
 
     def _direct_slopes(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
         value, error = self._by_angle(A, B, D, 1)
@@ -230,35 +253,6 @@ class QuadratureDual(Dual):
         return integrate_plane(product_of(self.slope), plane, self.kinks)[0].view(-1, len(t))
 
 
-Direct = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-Batch = Callable[[Tensor, Tensor, Tensor], "tuple[Tensor, Tensor] | None"]
-
-
-def _flat(
-    direct: Direct, A: Tensor, B: Tensor, D: Tensor, many: Batch | None, enough: int = _MANY
-) -> tuple[Tensor, Tensor]:
-    """Answer for tensors of any shape: equal states once, `enough` states through the interpolant where it is safe."""
-    shape = A.shape
-    states = torch.stack([x.detach().flatten() for x in (A, B, D)], -1)
-    where: Tensor | None = None
-    if _repeats(states):
-        states, where = torch.unique(states, dim=0, return_inverse=True)
-    columns = states[:, 0].contiguous(), states[:, 1].contiguous(), states[:, 2].contiguous()
-    answer = many(*columns) if many is not None and len(states) >= enough else None
-    value, error = answer if answer is not None else direct(*columns)
-    if where is not None:
-        value, error = value[where], error[where]
-    return value.view(shape), error.view(shape)
-
-
-def _repeats(states: Tensor) -> bool:
-    """Whether finding equal states is likely to save more than it costs, from a sample."""
-    if len(states) < 2:
-        return False
-    sample = states[:: max(1, len(states) // 2048)]
-    return len(states) <= _MANY or 2 * len(torch.unique(sample, dim=0)) < len(sample)
-
-
 class _Moment(torch.autograd.Function):
     """E g(u) with the slope in A, E g'(u) u / 2A, both by the line rule."""
 
@@ -307,7 +301,7 @@ class _Distance(torch.autograd.Function):
             return value, error
 
         def along(first: Tensor, second: Tensor) -> Tensor:
-            rule = _flat(split, first, second, D, None)[0]
+            rule = flat(split, first, second, D, None)[0]
             safe = torch.where(first > 0, first, 1)
             return torch.where(first > 0, rule / safe - by_d * (1 - c / safe), 0)
 

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.activations.dual import Dual, covariance
+from initscope.activations.dual import Dual, Pair, covariance
+from initscope.activations.polynomials import power_of_four, times_power
 from initscope.activations.triangle import Triangle, call, relu_product, resolved, triangle
 
 _TERMS = 36
@@ -86,8 +87,7 @@ class _PowerProduct(torch.autograd.Function):
     def forward(ctx: Any, A: Tensor, B: Tensor, D: Tensor, k: int) -> Tensor:
         ctx.save_for_backward(A, B, D)
         ctx.k = k
-        shape = triangle(A, B, D)
-        return (shape.a * shape.b) ** k * cumulated(k, shape.supplement) / (2 * math.pi)
+        return _product_at(k, triangle(A, B, D))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
@@ -104,8 +104,10 @@ class _PowerDistance(torch.autograd.Function):
         ctx.save_for_backward(A, B, D)
         ctx.k = k
         shape = triangle(A, B, D)
-        powers = sum((shape.a**i * shape.b ** (k - 1 - i) for i in range(k)), torch.zeros_like(A)) * shape.gap
-        return _half_moment(k) * (powers**2 + 2 * (shape.a * shape.b) ** k * _defect(k, shape))
+        unit = power_of_four(A, B)
+        a, b, gap = (side / unit.sqrt() for side in (shape.a, shape.b, shape.gap))
+        powers = sum((a**i * b ** (k - 1 - i) for i in range(k)), torch.zeros_like(A)) * gap
+        return times_power(_half_moment(k) * (powers**2 + 2 * (a * b) ** k * _defect(k, shape)), unit, k)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
@@ -140,6 +142,11 @@ def _defect(k: int, shape: Triangle) -> Tensor:
     return (2 * shape.q * quotient + sign / math.pi * cumulated(k, shape.angle)) / sum(moment)
 
 
+def _product_at(k: int, shape: Triangle) -> Tensor:
+    """(ab)^k J_k(t) / 2π."""
+    return times_power(cumulated(k, shape.supplement) / (2 * math.pi), shape.a * shape.b, k)
+
+
 def power_product(A: Tensor, B: Tensor, D: Tensor, k: int) -> Tensor:
     """E relu(u)^k relu(v)^k for k >= 1."""
     if k == 1:
@@ -166,6 +173,12 @@ class RectifiedPowerDual(Dual):
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         return power_product(A, B, D, self.order)
+
+    def product_of(self, pair: Pair) -> Tensor:
+        return _product_at(self.order, pair.triangle)
+
+    def slopes(self, pair: Pair) -> Tensor:
+        return self.order**2 * _product_at(self.order - 1, pair.triangle)
 
     def defect(self, d: Tensor) -> Tensor:
         one = torch.ones_like(d)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 import numpy as np
@@ -13,27 +13,45 @@ from torch import Tensor
 TOLERANCE = 3e-10
 _CHUNK = 1 << 17
 _HERMITE_UP_TO = 60
+CAUTION = 5.0  # how many times a rough estimate of an error is taken
 
 Rule = Callable[[Tensor, int], tuple[Tensor, Tensor]]
 """Indices of states and an order -> the integrals and the integrals of the absolute integrand, one for each index."""
 
 
-def climb(rule: Rule, orders: tuple[int, ...], chosen: Tensor, value: Tensor, error: Tensor) -> None:
-    """Raise the order of the rule for the chosen states until two orders agree; fills `value` and `error` in place."""
+def climb(
+    rule: Rule, orders: Iterable[int], chosen: Tensor, value: Tensor, error: Tensor, *, impatient: bool = False
+) -> Tensor:
+    """Raise the order of the rule for the chosen states until two orders agree; fills `value` and `error` in place.
+
+    Where no two agree, the error is several times the largest of the last differences: orders too coarse for f differ
+    at random, and one small difference may be luck. A climb on equal steps (`impatient`), whose nodes a wave can
+    meet in phase, wants three orders to agree, and gives up on states whose differences are small but hardly shrink, as
+    at a kink that nobody declared. Returns the states that are left.
+    """
     before: Tensor | None = None
-    gap, size = error, error
+    gaps: list[Tensor] = []
+    unfinished = [chosen[:0]]
     for order in orders:
         if not len(chosen):
-            return
+            break
         now, size = rule(chosen, order)
         if before is not None:
             gap = (now - before).abs() + 4e-16 * size
-            value[chosen], error[chosen] = now, gap
-            left = ~(gap <= TOLERANCE * size)
-            chosen, now, gap, size = chosen[left], now[left], gap[left], size[left]
+            gaps = [*gaps[-2:], gap]
+            done = gap <= TOLERANCE * size
+            if impatient:
+                done &= gaps[-2] <= TOLERANCE * size if len(gaps) > 1 else False
+            doubt = torch.where(done, gap, CAUTION * torch.stack(gaps).amax(0))
+            value[chosen], error[chosen] = now, torch.where(now.isfinite(), doubt, math.inf)
+            slow = torch.zeros_like(done)
+            if impatient and len(gaps) > 1:
+                slow = (gap > TOLERANCE * size) & (gap < 1e-3 * size) & (gap > gaps[-2] / 4)
+            unfinished.append(chosen[slow])
+            keep = ~(done | slow)
+            chosen, now, gaps = chosen[keep], now[keep], [g[keep] for g in gaps]
         before = now
-    # Orders that never agreed say little about how far off they are; where they differ visibly, nothing.
-    error[chosen] = torch.where(gap <= 1e-3 * size, 4 * gap, size)
+    return torch.cat([*unfinished, chosen])
 
 
 def slices(count: int, each: int) -> Iterator[slice]:

@@ -55,12 +55,14 @@ def triangle(A: Tensor, B: Tensor, D: Tensor) -> Triangle:
     a, b = A.sqrt(), B.sqrt()
     total = a + b
     gap = (A - B) / torch.where(total > 0, total, 1)
-    quadruple = 4 * a * b
-    divisor = torch.where(quadruple > 0, quadruple, 1)
-    half = torch.full_like(quadruple, 0.5)
-    q = torch.where(quadruple > 0, ((D - gap * gap) / divisor).clamp(0, 1), half)
-    p = torch.where(quadruple > 0, ((opposite(A, B, D) - gap * gap) / divisor).clamp(0, 1), half)
-    return Triangle(a, b, gap, q, p)
+    # One side after the other: 4ab overflows, or vanishes, where its quotients do not.
+    first, second = (torch.where(side > 0, side, 1) for side in (a, b))
+    q, p = (((chord - gap * gap) / first / second / 4).clamp(0, 1) for chord in (D, opposite(A, B, D)))
+    # Where norms of very different size leave q + p = 1 to rounding, or to nothing, the sum must survive.
+    both = p + q
+    known = (a > 0) & (b > 0) & (both > 0)
+    both = torch.where(known, both, 1)
+    return Triangle(a, b, gap, torch.where(known, q / both, 0.5), torch.where(known, p / both, 0.5))
 
 
 def resolved(A: Tensor, B: Tensor, excess: Tensor) -> Triangle:
@@ -75,7 +77,9 @@ def resolved(A: Tensor, B: Tensor, excess: Tensor) -> Triangle:
     gap = (A - B) / torch.where(total > 0, total, 1)
     quadruple = 4 * a * b
     q = torch.where(quadruple > 0, (excess / torch.where(quadruple > 0, quadruple, 1)).clamp(0, 1), 0.5)
-    return Triangle(a, b, gap, q, 1 - q)
+    p = 1 - q
+    # A p of a few roundings is 0: its root, the angle between opposite sides, would be rounding of half as many digits.
+    return Triangle(a, b, gap, q, torch.where(p > 4 * torch.finfo(p.dtype).eps, p, 0))
 
 
 def opposite(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
@@ -129,21 +133,23 @@ class _AbsDistance(torch.autograd.Function):
 
 
 class _ReluProduct(torch.autograd.Function):
-    """E relu(u) relu(v) = (ab/2π) (sin τ - τ cos τ), τ = π - t (J1 of Cho & Saul 2009)."""
+    """E relu(u) relu(v) = (ab/2π) (sin τ - τ cos τ), τ = π - t (J1 of Cho & Saul 2009); of u and -v with τ = t."""
 
     @staticmethod
-    def forward(ctx: Any, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+    def forward(ctx: Any, A: Tensor, B: Tensor, D: Tensor, flipped: bool) -> Tensor:
         ctx.save_for_backward(A, B, D)
+        ctx.flipped = flipped
         shape = triangle(A, B, D)
-        return shape.a * shape.b / (2 * math.pi) * sine_minus(shape.supplement)
+        return shape.a * shape.b / (2 * math.pi) * sine_minus(shape.angle if flipped else shape.supplement)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         shape = triangle(*ctx.saved_tensors)
-        tau, sine = shape.supplement, shape.sine
-        by_a = (tau + _over(shape.b * sine, shape.a)) / (4 * math.pi)
-        by_b = (tau + _over(shape.a * sine, shape.b)) / (4 * math.pi)
-        return grad * by_a, grad * by_b, -grad * tau / (4 * math.pi)
+        tau, sine = shape.angle if ctx.flipped else shape.supplement, shape.sine
+        sign = -1 if ctx.flipped else 1  # E (u+v)² = 2(A+B) - D takes the place of D
+        by_a = (sign * tau + _over(shape.b * sine, shape.a)) / (4 * math.pi)
+        by_b = (sign * tau + _over(shape.a * sine, shape.b)) / (4 * math.pi)
+        return grad * by_a, grad * by_b, -sign * grad * tau / (4 * math.pi), None
 
 
 class _FoldedDefect(torch.autograd.Function):
@@ -183,19 +189,22 @@ class _Angle(torch.autograd.Function):
 
 
 class _Gram(torch.autograd.Function):
-    """AB - c² = 4AB p q, the determinant of the covariance matrix."""
+    """(AB - c²) / ((1+A)(1+B)) with AB - c² = 4AB p q, the determinant of the covariance matrix."""
 
     @staticmethod
     def forward(ctx: Any, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        ctx.save_for_backward(A, B, D)
         shape = triangle(A, B, D)
-        return 4 * A * B * shape.p * shape.q
+        value = 4 * (A / (1 + A)) * (B / (1 + B)) * shape.p * shape.q
+        ctx.save_for_backward(A, B, D, value)
+        return value
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        A, B, D = ctx.saved_tensors
+        A, B, D, value = ctx.saved_tensors
         c = (A + B - D) / 2
-        return grad * (B - c), grad * (A - c), grad * c
+        by_a = ((B - c) / (1 + B) - value) / (1 + A)
+        by_b = ((A - c) / (1 + A) - value) / (1 + B)
+        return grad * by_a, grad * by_b, grad * (c / (1 + A) / (1 + B))
 
 
 def folded_defect(q: Tensor, p: Tensor) -> Tensor:
@@ -214,9 +223,9 @@ def abs_distance(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
     return call(_AbsDistance, *broadcast(A, B, D))
 
 
-def relu_product(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-    """E relu(u) relu(v), relatively accurate down to correlation -1."""
-    return call(_ReluProduct, *broadcast(A, B, D))
+def relu_product(A: Tensor, B: Tensor, D: Tensor, flipped: bool = False) -> Tensor:
+    """E relu(u) relu(v), relatively accurate down to correlation -1; flipped: E relu(u) relu(-v)."""
+    return call(_ReluProduct, *broadcast(A, B, D), flipped)
 
 
 def abs_defect(d: Tensor) -> Tensor:
@@ -230,7 +239,7 @@ def angle(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
 
 
 def gram(A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-    """AB - c² with c = E uv, never negative."""
+    """(AB - c²) / ((1+A)(1+B)) with c = E uv: between 0 and 1, so that no variance is too large for it."""
     return call(_Gram, *broadcast(A, B, D))
 
 

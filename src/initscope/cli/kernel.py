@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from initscope.finite import Estimate
-    from initscope.networks import Sequential
+    from initscope.networks import Accuracy, Sequential
 
 _MOST_EIGENVALUES = 2000  # the spectrum of a larger matrix takes longer than a summary may
 
@@ -70,8 +70,8 @@ def command(
     check_writable(out, "--out")
     net = task.network()
     data, x = task.images(settings, count)
-    matrix, errors = _compute(settings, net, x, what, memory)
-    write_atomically(out, lambda file: _write(file, out, matrix, errors, settings, task, what), "--out")
+    matrix, errors, accuracy = _compute(settings, net, x, what, memory)
+    write_atomically(out, lambda file: _write(file, out, matrix, errors, accuracy, settings, task, what), "--out")
     summary = {"shape": list(matrix.shape), "dtype": task.dtype, **summarise(matrix, what.quantity)}
     certificate = None if errors is None else _certificate(errors, what, x.dtype)
     if settings.json:
@@ -90,20 +90,22 @@ def command(
                 "width": task.width,
                 "file": str(out),
                 "summary": summary,
+                "accuracy": accuracy.to_dict(),
                 "sketch": certificate,
                 "seeds": {"data": settings.seed, "simulation": settings.seed},
             },
         )
     else:
-        _print_summary(settings, out, what, summary, certificate)
+        _print_summary(settings, out, what, summary, certificate, accuracy)
 
 
 def _compute(
     settings: Settings, net: Sequential, x: torch.Tensor, what: What, budget: int | None
-) -> tuple[np.ndarray[Any, np.dtype[np.floating[Any]]], Estimate | None]:
+) -> tuple[np.ndarray[Any, np.dtype[np.floating[Any]]], Estimate | None, Accuracy]:
     """Say how large the work is, do it under a bar, and bring the matrix back as an array; a sketch with its errors."""
     from initscope.finite import sketch_kernel
-    from initscope.networks import kernel, kernel_estimate, tangent_kernel
+    from initscope.networks import Accuracy, kernel_estimate, kernel_with_error, tangent_kernel_with_error
+    from initscope.networks.accuracy import warn_inexact
     from initscope.networks.planning import size_text
 
     pairs = len(x) * (len(x) + 1) // 2
@@ -113,20 +115,26 @@ def _compute(
         if what.method == "sketch":
             settings.say(f"{len(x)} x {len(x)} kernel: {pairs:,} pairs, a sketch")
             errors = sketch_kernel(net, x.cpu(), work=what.work, seed=settings.seed, dtype=x.dtype, progress=advance)
-            matrix = errors.value.to(x.dtype)
+            share = errors.stderr.max() / errors.value.diagonal().max()
+            matrix, accuracy = errors.value.to(x.dtype), Accuracy("simulated", float(share))
         elif what.quantity == "tangent":
             settings.say(f"{len(x)} x {len(x)} tangent kernel: {pairs:,} pairs")
-            matrix = tangent_kernel(
+            result = tangent_kernel_with_error(
                 net, x, parametrization=what.parametrization or "ntk", memory=budget, progress=advance
             )
+            matrix, accuracy = result.value, result.accuracy
         else:
             estimate = kernel_estimate(net, x, memory=budget)
             settings.say(
                 f"{len(x)} x {len(x)} kernel: {pairs:,} pairs, about {size_text(estimate.peak_bytes)} of memory, "
                 f"{estimate.updates:.1e} pairs of units ({estimate.method})"
             )
-            matrix = kernel(net, x, quantity=what.quantity, memory=budget, seed=settings.seed, progress=advance)
-    return matrix.cpu().numpy(), errors
+            result = kernel_with_error(
+                net, x, quantity=what.quantity, memory=budget, seed=settings.seed, progress=advance
+            )
+            matrix, accuracy = result.value, result.accuracy
+    warn_inexact("kernel", accuracy)
+    return matrix.cpu().numpy(), errors, accuracy
 
 
 def _stated_error(errors: Estimate, what: What, dtype: torch.dtype) -> torch.Tensor:
@@ -151,14 +159,23 @@ def _certificate(errors: Estimate, what: What, dtype: torch.dtype) -> dict[str, 
 
 
 def _write(
-    file: IO[bytes], out: Path, matrix: Any, errors: Estimate | None, settings: Settings, task: Task, what: What
+    file: IO[bytes],
+    out: Path,
+    matrix: Any,
+    errors: Estimate | None,
+    accuracy: Accuracy,
+    settings: Settings,
+    task: Task,
+    what: What,
 ) -> None:
     import numpy as np
 
     if out.suffix.lower() == ".npy":
         np.save(file, matrix, allow_pickle=False)
         return
-    more: dict[str, Any] = {} if what.parametrization is None else {"parametrization": np.str_(what.parametrization)}
+    more: dict[str, Any] = {"error": np.float64(accuracy.error)}
+    if what.parametrization is not None:
+        more["parametrization"] = np.str_(what.parametrization)
     if errors is not None:
         import torch
 
@@ -172,6 +189,7 @@ def _write(
         data=np.str_(task.data),
         quantity=np.str_(what.quantity),
         method=np.str_(what.method),
+        rung=np.str_(accuracy.method),
         seed=np.int64(settings.seed),
         **more,
     )
@@ -215,7 +233,12 @@ def _to_cosine(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _print_summary(
-    settings: Settings, out: Path, what: What, summary: dict[str, Any], certificate: dict[str, Any] | None
+    settings: Settings,
+    out: Path,
+    what: What,
+    summary: dict[str, Any],
+    certificate: dict[str, Any] | None,
+    accuracy: Accuracy,
 ) -> None:
     from initscope.networks.planning import size_text
     from initscope.report import facts_table
@@ -227,6 +250,8 @@ def _print_summary(
     for name, label in {**labels, "condition": "condition number"}.items():
         if summary[name] is not None:
             facts[label] = f"{summary[name]:.5g}"
+    if certificate is None and accuracy.method != "exact":
+        facts["accuracy"] = str(accuracy)
     if certificate is not None:
         median, largest = (certificate[f"{name}_relative_error"] for name in ("median", "largest"))
         facts[f"error, confidence {certificate['level']:.4g}"] = (

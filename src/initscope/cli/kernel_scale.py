@@ -124,6 +124,7 @@ def write_store(
     run = _compute(settings, task, x, out, what, memory, spread)
     stored = run.open()
     summary = {"shape": list(stored.shape), "dtype": task.dtype, **_summary(stored, what.quantity, summarise)}
+    accuracy = stored.accuracy
     tiles = {"tiles": run.plan.tiles, "tile": run.plan.tile, "computed": run.computed, "found": run.found}
     if settings.json:
         shape = list(x.shape[1:])
@@ -132,13 +133,23 @@ def write_store(
         seeds = {"data": settings.seed}
         settings.print_json(
             "kernel",
-            {**described, "file": str(out), "summary": summary, **tiles, "seconds": run.seconds, "seeds": seeds},
+            {
+                **described,
+                "file": str(out),
+                "summary": summary,
+                "accuracy": accuracy.to_dict(),
+                **tiles,
+                "seconds": run.seconds,
+                "seeds": seeds,
+            },
         )
         return
     from initscope.report import facts_table
 
     side = " x ".join(str(length) for length in stored.shape)
     facts = {"folder": str(out), "matrix": f"{side}, {task.dtype}, {what}"}
+    if accuracy.method != "exact":
+        facts["accuracy"] = str(accuracy)
     facts["tiles"] = f"{run.plan.tiles} of at most {run.plan.tile} x {run.plan.tile}"
     facts["computed now"] = f"{run.computed}, {run.found} were complete, {run.seconds:.1f} s"
     facts["min, mean, max"] = ", ".join(

@@ -64,7 +64,9 @@ def covariance(state: State) -> Tensor:
         xx, yy = state.x.norm.flatten(1), state.y.norm.flatten(1)
         return torch.stack([torch.stack([xx, xy], -1), torch.stack([xy, yy], -1)], -2)  # (K, n·P, 2, 2)
     if not state.joint:
-        raise NoExactForm("draw", "units for every pair need the whole batch at once", "run the batch jointly")
+        raise NoExactForm(
+            "draw", "units for every pair need the whole batch at once", "use kernel, or predict on pairs"
+        )
     k, n = state.x.norm.shape[:2]
     if state.all_positions:
         count = math.prod(state.positions)

@@ -8,13 +8,14 @@ from initscope.layers.dense import Dense
 from initscope.layers.dropout import Dropout
 from initscope.layers.flatten import Flatten
 from initscope.layers.l2_pool import L2Pool
-from initscope.layers.layer import Layer, Rung, Shape, Trace
+from initscope.layers.layer import RUNGS, Layer, Rung, Shape, Trace
 from initscope.layers.layer_norm import GroupNorm, LayerNorm
 from initscope.layers.max_pool import GlobalMaxPool, MaxPool
 from initscope.layers.scale import Scale
 from initscope.layers.upsample import Upsample
 
 __all__ = [
+    "RUNGS",
     "Activate",
     "AveragePool",
     "BatchNorm",

@@ -10,9 +10,7 @@ from torch import Generator, Tensor, nn
 from initscope.activations import RELU, Activation, Pair
 from initscope.errors import BadInput
 from initscope.geometry import Block, Pairs, Side, State, Tilt, push, then, unequal
-from initscope.layers.layer import Rung, Shape, SingleLayer, Trace
-
-_RUNGS: dict[str, Rung] = {"own dual": "own dual", "quadrature": "quadrature", "monte carlo": "monte carlo"}
+from initscope.layers.layer import Shape, SingleLayer, Trace
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,9 +48,6 @@ class Activate(SingleLayer):
 
         def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
             value = f.carry(_pair(block), a, b)
-            if f.rung != "closed form":
-                scale = float(f.second_moment(state.x.norm.mean()).clamp_min(torch.finfo(torch.float32).tiny))
-                trace.answer(_RUNGS[f.rung], 2 * float(value.error.max()) / scale)
             return Pairs(value.excess, value.product)
 
         def tangent(t: Tensor) -> Tensor:

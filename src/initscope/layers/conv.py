@@ -173,7 +173,7 @@ class Conv(SingleLayer):
             raise NoExactForm(
                 self.word,
                 "zero-sum filters over all channels of a depthwise layer have one channel each",
-                "use ZeroSum(over='channel'), which is the same law there",
+                "use init=zero_sum_channel, in Python ZeroSum(over='channel'), which is the same law there",
             )
         return state
 

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 import torch
 from torch import Generator, Tensor, nn
 
+from initscope.activations import listen
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State
 from initscope.weights import WeightLaw
@@ -19,6 +20,7 @@ from initscope.weights import WeightLaw
 Shape = tuple[int, ...]  # of one input: (c, l), (c, h, w), (c, d, h, w) or (d,)
 Rung = Literal["exact", "own dual", "quadrature", "approximate", "monte carlo", "simulated"]
 RUNGS: tuple[Rung, ...] = get_args(Rung)  # from the most to the least certain
+_INTEGRALS: dict[str, Rung] = {"own dual": "own dual", "quadrature": "quadrature", "monte carlo": "monte carlo"}
 
 
 @dataclass
@@ -29,14 +31,15 @@ class Trace:
     units: int = 4096  # units drawn where a layer is simulated
     keep_positions: bool = False  # a later layer needs pairs of different positions
     simulated: bool = False
-    error: float = 0.0  # largest relative error estimate so far
+    error: float = 0.0  # relative error estimate so far, that of each layer added
+    integral_error: float = 0.0  # the part of it that integrals of activations have
     rung: Rung = "exact"  # the least certain way an answer came about so far
     notes: list[str] = field(default_factory=list)
     own: Callable[[Layer, State, State], State] | None = None  # adds what a layer's weights give to the tangent kernel
 
     def answer(self, rung: Rung, error: float) -> None:
-        """An answer that is not a closed form: how it was found, and its relative error estimate."""
-        self.error = max(self.error, error)
+        """A layer's answer that is not a closed form: how it was found, and its relative error estimate."""
+        self.error += error
         self.rung = max(self.rung, rung, key=RUNGS.index)
 
     def note(self, text: str) -> None:
@@ -118,7 +121,11 @@ class SingleLayer(Layer):
             state = self._enter(state)
         else:
             self.output_shape((state.channels, *state.positions))
-        out = self._exact(state, trace)
+        with listen() as evidence:
+            out = self._exact(state, trace)
+        for name, error in evidence.errors.items():
+            trace.answer(_INTEGRALS[name], error)
+            trace.integral_error += error
         if state.tangent is not None and out.tangent is None:
             raise NoExactForm(self.word, "its integral has no derivative here", "leave it out")
         return trace.own(self, state, out) if trace.own is not None and self.has_weights else out

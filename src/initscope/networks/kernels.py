@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -13,8 +13,9 @@ from torch import Tensor
 from initscope.errors import BadInput, SimulatedKernel
 from initscope.geometry import Inputs, check_inputs, excess_of, generator, warn_undefined
 from initscope.layers import Layer, Trace
+from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.composition import Sequential, as_network
-from initscope.networks.fast import FastPlan, fast_plan
+from initscope.networks.fast import FastPlan, fast_accuracy, fast_plan
 from initscope.networks.planning import (
     REPLICATES,
     UNITS,
@@ -64,7 +65,8 @@ def kernel(
     "cosine", and "defect" = 1 - cosine, from distances (after average pooling these are differences of products: ask for
     float64 where inputs nearly agree). The answer has x's dtype unless `dtype` says otherwise. Computed in tiles
     that fit `memory` bytes (default: a quarter of what is free). Batch norm sees x and y as one batch. A network with
-    layers that have no closed form is simulated from `seed`, with a warning that says how precise the result is.
+    layers that have no closed form is simulated from `seed`, with a warning that says how precise the result is; so are
+    activations whose integrals are less precise than 1e-6. `kernel_with_error` returns that precision beside the matrix.
 
     >>> from initscope.layers import Activate, Dense
     >>> from initscope.activations import RELU
@@ -72,6 +74,23 @@ def kernel(
     tensor([[1.0000, 0.3183],
             [0.3183, 1.0000]])
     """
+    result = kernel_with_error(net, x, y, quantity=quantity, dtype=dtype, memory=memory, seed=seed, progress=progress)
+    warn_inexact("kernel", result.accuracy)
+    return result.value
+
+
+def kernel_with_error(
+    net: Layer,
+    x: Tensor,
+    y: Tensor | None = None,
+    *,
+    quantity: Quantity = "product",
+    dtype: torch.dtype | None = None,
+    memory: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> KernelResult:
+    """`kernel`, beside how it was found and an estimate of its error."""
     _check(x, y, quantity, dtype)
     net = as_network("kernel", net)
     net.output_shape(tuple(x.shape[1:]))
@@ -80,7 +99,7 @@ def kernel(
     plan = kernel_estimate(net, x, y, memory=memory)
     fast = fast_plan(net, tuple(x.shape[1:])) if plan.method == "fused" else None
     if fast is not None:
-        return _fused(fast, x, y, quantity, progress)
+        return KernelResult(_fused(fast, x, y, quantity, progress), fast_accuracy(net, x, y))
     if plan.method == "tiles":
         return _tiled(net, x, y, quantity, plan.tile, progress)
     return _joint(net, x, y, quantity, seed, progress)
@@ -153,17 +172,19 @@ def _finish(found: Totals, quantity: Quantity) -> Tensor:
 
 def _tiled(
     net: Sequential, x: Tensor, y: Tensor | None, quantity: Quantity, tile: int, progress: Progress | None
-) -> Tensor:
+) -> KernelResult:
     wide = working_dtype(x)
     other = x if y is None else y
     excess, product = (torch.zeros(len(x), len(other), dtype=wide, device=x.device) for _ in range(2))
     a, b = (torch.zeros(len(t), dtype=wide, device=x.device) for t in (x, other))
     work = tiles(len(x), len(other), tile, y is None)
+    traces = [Trace() for _ in work]
     for done, (rows, columns) in enumerate(work):
         if progress is not None:
             progress(done, len(work))
         left, right = x[rows].to(wide), other[columns].to(wide)
-        found = totals(net.propagate(Inputs(left, right, zipped=False, all_positions=net.needs_all_positions)))
+        inputs = Inputs(left, right, zipped=False, all_positions=net.needs_all_positions)
+        found = totals(net.propagate(inputs, traces[done]))
         a[rows], b[columns] = found.a, found.b
         excess[rows, columns], product[rows, columns] = found.excess, found.product
     if y is None:
@@ -173,21 +194,23 @@ def _tiled(
     if progress is not None:
         progress(len(work), len(work))
     require_range("kernel", product)
-    return _finish(Totals(a, a if y is None else b, excess, product), quantity).to(x.dtype)
+    found = Totals(a, a if y is None else b, excess, product)
+    return KernelResult(_finish(found, quantity).to(x.dtype), Accuracy.of(traces))
 
 
 def _joint(
     net: Sequential, x: Tensor, y: Tensor | None, quantity: Quantity, seed: int, progress: Progress | None
-) -> Tensor:
+) -> KernelResult:
     """The whole batch at once, in float64; simulated layers are repeated and averaged."""
     both = (x if y is None else torch.cat([x, y])).double()
     inputs = Inputs(both, both, zipped=False, all_positions=net.needs_all_positions, joint=True)
-    moments = []
+    moments, traces = [], []
     for replicate in range(REPLICATES):
         if progress is not None:
             progress(replicate, REPLICATES)
         trace = Trace(generator(seed, replicate), UNITS)
         moments.append(totals(net.propagate(inputs, trace)))
+        traces.append(trace)
         if not trace.simulated:
             break
     if progress is not None:
@@ -202,16 +225,18 @@ def _joint(
         excess = excess_of(norm[:, None], norm, distances.mean(0))
     excess, product = (excess + excess.T) / 2, (product + product.T) / 2
     excess, product = excess - excess.diagonal().diag(), product + (norm - product.diagonal()).diag()
+    accuracy = Accuracy.of(traces)
     if len(moments) > 1:
         spread = products.std(0) / math.sqrt(len(moments)) / (norm[:, None] * norm).sqrt().clamp_min(1e-300)
+        accuracy = replace(accuracy, method="simulated", error=float(spread.median()))
         warnings.warn(
             f"kernel: simulated from {len(moments) * UNITS} units; standard error of the entries about "
-            f"{float(spread.median()):.1e} of the diagonal",
+            f"{accuracy.error:.1e} of the diagonal",
             SimulatedKernel,
-            stacklevel=3,
+            stacklevel=4,
         )
     columns = slice(0, None) if y is None else slice(len(x), None)
     left = norm[: len(x)]
     right = left if y is None else norm[columns]
     found = Totals(left, right, excess[: len(x), columns], product[: len(x), columns])
-    return _finish(found, quantity).to(x.dtype)
+    return KernelResult(_finish(found, quantity).to(x.dtype), accuracy)

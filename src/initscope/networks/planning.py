@@ -6,6 +6,7 @@ import ctypes
 import math
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -118,20 +119,23 @@ def _draw_bytes(net: Layer, shape: Shape, inputs: int) -> int:
     return 8 * (4 * values * values + 4 * inputs * positions * UNITS)
 
 
-def _largest(layer: Layer, shape: Shape, kinds: int) -> tuple[int, int]:
-    """The most distances of one pair inside the layer, over kinds of units and (pairs of) positions; kinds at its end."""
+def _largest(layer: Layer, shape: Shape, kinds: int, raw: bool = True) -> tuple[int, int]:
+    """The most distances of one pair inside the layer, over kinds of units and (pairs of) positions; kinds at its end.
+
+    `raw`: what goes in is data, of which each channel is a kind of its own for a layer with groups.
+    """
     if isinstance(layer, Residual):
         layer = layer.sum
     if isinstance(layer, Sum | Product | Concat):
-        parts = [_sequence((b,), shape, kinds, layer.needs_all_positions) for b in layer.branches]
+        parts = [_sequence((b,), shape, kinds, layer.needs_all_positions, raw) for b in layer.branches]
         ends = [k for _, k in parts]
         beside = isinstance(layer, Concat) and layer.axis == 0
         return sum(p for p, _ in parts), sum(ends) if beside else max(ends)
     layers = layer.layers if isinstance(layer, Sequential | Masked) else (layer,)
-    return _sequence(layers, shape, kinds, layer.needs_all_positions)
+    return _sequence(layers, shape, kinds, layer.needs_all_positions, raw)
 
 
-def _sequence(layers: tuple[Layer, ...], shape: Shape, kinds: int, pairs: bool) -> tuple[int, int]:
+def _sequence(layers: tuple[Layer, ...], shape: Shape, kinds: int, pairs: bool, raw: bool) -> tuple[int, int]:
     def count(shape: Shape, kinds: int) -> int:
         positions = math.prod(shape[1:])
         return kinds * (positions**2 if pairs else positions)
@@ -139,25 +143,28 @@ def _sequence(layers: tuple[Layer, ...], shape: Shape, kinds: int, pairs: bool) 
     top = count(shape, kinds)
     for layer in layers:
         if isinstance(layer, Composition):
-            inside, kinds = _largest(layer, shape, kinds)
+            inside, kinds = _largest(layer, shape, kinds, raw)
             top = max(top, inside)
         elif isinstance(layer, Flatten):
             kinds *= math.prod(shape[1:])
-        elif isinstance(layer, Conv | Dense):
-            kinds = layer.groups if isinstance(layer, Conv) else 1
+        elif isinstance(layer, Dense):
+            kinds = 1
+        elif isinstance(layer, Conv) and (raw or layer.groups < shape[0]):  # depthwise filters keep the kinds of units
+            kinds = layer.groups
+        raw = raw and not layer.has_weights
         shape = layer.output_shape(shape)
         top = max(top, count(shape, kinds))
     return top, kinds
 
 
 def simulates(net: Layer, x: Tensor) -> bool:
-    """Whether some layer has to be simulated, found on one input with two units; large images are judged by the layers."""
+    """Whether some layer has to be simulated, found on one input with two units; of large images on a corner."""
     positions = math.prod(x.shape[2:])
     if net.needs_draws and positions > 1:
         return True
-    if pair_bytes(net, tuple(x.shape[1:]), torch.float64) > _PROBE_BYTES:
-        return False
-    few = x[:2].double()
+    few = _corner(net, x[:2].double())
+    if few is None:
+        return any(_depthwise(net, tuple(x.shape[1:])))
     few = few if len(few) == 2 else few.repeat(2, *(1,) * (x.ndim - 1))
     trace = Trace(units=2)
     inputs = Inputs(few, few, zipped=False, all_positions=net.needs_all_positions, joint=True)
@@ -165,6 +172,37 @@ def simulates(net: Layer, x: Tensor) -> bool:
         inputs = Inputs(few[:1], few[1:], all_positions=net.needs_all_positions)
     net.propagate(inputs, trace)
     return trace.simulated
+
+
+def _corner(net: Layer, x: Tensor) -> Tensor | None:
+    """The inputs, or the smallest corner of them that the layers fit on, if that can be tried out."""
+    if pair_bytes(net, tuple(x.shape[1:]), torch.float64) <= _PROBE_BYTES:
+        return x
+    axes = x.ndim - 2
+    for side in range(2, min(x.shape[2:], default=0)):
+        shape = (x.shape[1],) + (side,) * axes
+        try:
+            net.output_shape(shape)
+        except BadInput:
+            continue  # a layer does not fit on images of this size
+        small = pair_bytes(net, shape, torch.float64) <= _PROBE_BYTES
+        return x[(slice(None), slice(None), *(slice(side),) * axes)].contiguous() if small else None
+    return None
+
+
+def _depthwise(layer: Layer, shape: Shape) -> Iterator[bool]:
+    """For every layer whether it has one filter for each channel, whose units are no longer Gaussian."""
+    if isinstance(layer, Residual):
+        layer = layer.sum
+    if isinstance(layer, Sum | Product | Concat):
+        for branch in layer.branches:
+            yield from _depthwise(branch, shape)
+    elif isinstance(layer, Sequential | Masked):
+        for part in layer.layers:
+            yield from _depthwise(part, shape)
+            shape = part.output_shape(shape)
+    else:
+        yield isinstance(layer, Conv) and layer.groups > 1 and layer.groups == shape[0]
 
 
 def require_memory(place: str, needed: int, allowed: int, remedy: str) -> None:

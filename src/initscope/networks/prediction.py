@@ -12,6 +12,7 @@ from torch import Tensor
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State, check_inputs, generator, together, warn_undefined
 from initscope.layers import Layer, Rung, Trace
+from initscope.networks.accuracy import Accuracy, warn_inexact
 from initscope.networks.composition import Sequential, as_network, needed_after
 from initscope.networks.planning import (
     REPLICATES,
@@ -117,15 +118,18 @@ def predict(
     x, y = x.detach().to(dtype), y.detach().to(dtype)
     x, y = x.to(working_dtype(x)), y.to(working_dtype(y))
     tile = _tile(net, x, memory)
-    parts = []
+    parts, traces = [], []
     for start in range(0, len(x), tile):
         if progress is not None:
             progress(start, len(x))
-        parts.append(_propagate(net, x[start : start + tile], y[start : start + tile], seed, start))
+        rows, trace = _propagate(net, x[start : start + tile], y[start : start + tile], seed, start)
+        parts.append(rows)
+        traces.append(trace)
     if progress is not None:
         progress(len(x), len(x))
-    layers = tuple(_as_type(_join(list(rows)), dtype) for rows in zip(*parts, strict=True))
+    layers = tuple(_as_type(_join(list(tiles)), dtype) for tiles in zip(*parts, strict=True))
     warn_zero_layers("predict", [(layer.name, layer.norm_x, layer.norm_y) for layer in layers])
+    warn_inexact("predict", Accuracy.of(traces))
     return Prediction(layers, seed)
 
 
@@ -169,7 +173,7 @@ def _dtype(dtype: torch.dtype | None, device: torch.device) -> torch.dtype:
     return dtype
 
 
-def _propagate(net: Sequential, x: Tensor, y: Tensor, seed: int, first: int) -> list[LayerGeometry]:
+def _propagate(net: Sequential, x: Tensor, y: Tensor, seed: int, first: int) -> tuple[list[LayerGeometry], Trace]:
     """One tile through all layers; from the first simulated layer on, several replicates travel side by side."""
     if net.needs_joint_batch:
         both = torch.cat([x, y])
@@ -189,9 +193,10 @@ def _propagate(net: Sequential, x: Tensor, y: Tensor, seed: int, first: int) -> 
             outs += [Sequential(layer).propagate(states[0], t) for t in more]
         states = outs
         so_far.answer(traces[0].rung, traces[0].error)
+        so_far.integral_error += traces[0].integral_error
         so_far.notes = traces[0].notes
         rows.append(_geometry(f"{i} {layer.word}", states, so_far))
-    return rows
+    return rows, so_far
 
 
 def _trace(seed: int, first: int, layer: int, replicate: int, keep: bool) -> Trace:

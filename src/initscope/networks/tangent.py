@@ -19,9 +19,10 @@ from torch import Tensor
 from initscope.errors import BadInput, NoExactForm
 from initscope.geometry import Inputs, State, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
+from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Composition, Sequential, as_network
-from initscope.networks.fast import Variances, fast_plan, variances_of
+from initscope.networks.fast import Variances, fast_accuracy, fast_plan, variances_of
 from initscope.networks.masks import Masked
 from initscope.networks.planning import budget, entry_bytes, require_memory, require_range, simulates, working_dtype
 from initscope.networks.prediction import totals
@@ -60,6 +61,24 @@ def tangent_kernel(
     tensor([[12.5664,  2.0000],
             [ 2.0000, 12.5664]], dtype=torch.float64)
     """
+    result = tangent_kernel_with_error(
+        net, x, y, parametrization=parametrization, dtype=dtype, memory=memory, progress=progress
+    )
+    warn_inexact("tangent_kernel", result.accuracy)
+    return result.value
+
+
+def tangent_kernel_with_error(
+    net: Layer,
+    x: Tensor,
+    y: Tensor | None = None,
+    *,
+    parametrization: Parametrization = "ntk",
+    dtype: torch.dtype | None = None,
+    memory: int | None = None,
+    progress: Progress | None = None,
+) -> KernelResult:
+    """`tangent_kernel`, beside how it was found and an estimate of its error."""
     check_inputs(x, y, zipped=False)
     if parametrization not in get_args(Parametrization):
         raise BadInput("tangent_kernel", f"parametrization is {parametrization!r}", "choose 'ntk' or 'standard'")
@@ -74,21 +93,23 @@ def tangent_kernel(
     if fast is not None and fast.tangent_bytes(x, len(other), standard) <= budget(memory, x.device):
         quick = fast.tangents(x, None if y is None else other, standard, progress)
         if quick is not None:
-            return quick
+            return KernelResult(quick, fast_accuracy(net, x, None if y is None else other))
     require_closed_forms(net, x)
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
     work = tiles(len(x), len(other), side, y is None)
     wide = working_dtype(x)
+    traces = []
     for done, (rows, columns) in enumerate(work):
         if progress is not None:
             progress(done, len(work))
         one_pass = y is None and rows == columns and drops_units(net)
-        out[rows, columns] = _tangents(net, x[rows].to(wide), other[columns].to(wide), parametrization, one_pass)
+        traces.append(Trace(own=_Own(parametrization)))
+        out[rows, columns] = _tangents(net, x[rows].to(wide), other[columns].to(wide), one_pass, traces[-1])
     if progress is not None:
         progress(len(work), len(work))
     require_range("tangent_kernel", out)
-    return out.triu() + out.triu(1).T if y is None else out
+    return KernelResult(out.triu() + out.triu(1).T if y is None else out, Accuracy.of(traces))
 
 
 def require_closed_forms(net: Sequential, x: Tensor) -> None:
@@ -120,10 +141,10 @@ def drops_units(net: Layer) -> bool:
     return any(isinstance(part, Dropout) for part in _parts(net))
 
 
-def _tangents(net: Sequential, x: Tensor, y: Tensor, parametrization: Parametrization, one_pass: bool) -> Tensor:
+def _tangents(net: Sequential, x: Tensor, y: Tensor, one_pass: bool, trace: Trace) -> Tensor:
     """`one_pass`: x and y are the same batch, each input under one mask of dropout."""
     inputs = Inputs(x, y, zipped=False, all_positions=net.needs_all_positions, joint=one_pass)
-    found = totals(net.propagate(inputs, Trace(own=_Own(parametrization))))
+    found = totals(net.propagate(inputs, trace))
     return torch.zeros_like(found.product) if found.tangent is None else found.tangent  # None: no weights at all
 
 

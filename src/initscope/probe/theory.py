@@ -218,6 +218,7 @@ class Theory:
         self._mixed: dict[int, frozenset[int]] = {INPUT: frozenset()}  # the weight layers whose channels the units are
         self._own: dict[int, Noise] = {INPUT: Noise()}  # from the channels of the last weight layers
         self._carried: dict[int, Noise] = {INPUT: Noise()}  # from all that was drawn before them
+        self._errors: dict[int, float] = {}  # of the cosine, from activations whose integrals are not precise
         self._parts: dict[int, int] = {INPUT: 1}  # Gaussian parts that a unit is made of: the work of drawing one
         self._gaps: dict[tuple[Gap, str], list[str]] = {}  # why, function -> steps without a prediction
         if 2 <= data.ndim <= 5 and data.is_floating_point():
@@ -265,6 +266,9 @@ class Theory:
             self._gaps.setdefault((gap, call.function), []).append(call.name)
             self._restart(call, seen)
             return None
+        doubt = self._errors[call.index] = trace.integral_error + max(
+            (self._errors.get(i, 0.0) for i in call.inputs), default=0.0
+        )
         if trace.simulated:
             self._left -= trace.units * self._values(call)
         self._states[call.index] = state
@@ -275,6 +279,7 @@ class Theory:
         reach = (self._own[call.index] + self._carried[call.index]).reach
         measured = float(seen.defect.nanmean())
         least, most = (_defect_at(_odds(defect) * factor) for factor in (1 / reach, reach))
+        least, most = max(0.0, least - doubt), min(2.0, most + doubt)
         return Predicted(defect, most, least, measured, _rms(state), self._given[call.index])
 
     @property

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from torch import Tensor
 
 from initscope.errors import BadInput
-from initscope.networks import Sequential, kernel, kernel_estimate, tangent_kernel
+from initscope.networks import KernelResult, Sequential, kernel_estimate, kernel_with_error, tangent_kernel_with_error
 from initscope.networks.fast import fast_plan
 from initscope.networks.fused import compiled_path
 from initscope.networks.kernels import Quantity
@@ -59,9 +59,9 @@ class Entries:
         each = entry_bytes(net, shape, x.dtype) * max(1, len(parameters(net, shape)))
         return 2 * estimate.output_bytes + side * side * each
 
-    def compute(self, net: Sequential, x: Tensor, y: Tensor | None) -> Tensor:
-        """The entries over all pairs of x (n, ...) and y (m, ...): (n, m)."""
+    def compute(self, net: Sequential, x: Tensor, y: Tensor | None) -> KernelResult:
+        """The entries over all pairs of x (n, ...) and y (m, ...): (n, m), and how certain they are."""
         if self.quantity == "tangent":
             assert self.parametrization is not None
-            return tangent_kernel(net, x, y, parametrization=self.parametrization, memory=UNLIMITED)
-        return kernel(net, x, y, quantity=self.quantity, memory=UNLIMITED)
+            return tangent_kernel_with_error(net, x, y, parametrization=self.parametrization, memory=UNLIMITED)
+        return kernel_with_error(net, x, y, quantity=self.quantity, memory=UNLIMITED)

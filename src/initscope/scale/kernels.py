@@ -20,6 +20,7 @@ from initscope.files import locked
 from initscope.geometry import check_inputs
 from initscope.layers import Layer
 from initscope.networks import Sequential, as_network
+from initscope.networks.accuracy import warn_inexact
 from initscope.networks.planning import free_memory, size_text
 from initscope.networks.progress import Progress
 from initscope.networks.tangent import Parametrization
@@ -106,6 +107,7 @@ def _fill(
     require_same(earlier.job, job, str(out))
     clean(earlier)
     pending = _run(earlier, cluster, progress)
+    warn_inexact("kernel_to", StoredKernel(earlier).accuracy)
     return KernelRun(out, layout, pending, layout.tiles - pending, time.perf_counter() - start)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from initscope.errors import BadInput
+from initscope.networks import Accuracy
 from initscope.scale.job import Job
 from initscope.scale.store import Store, open_store
 
 Index = int | slice
+_ACCURACY = tuple(field.name for field in fields(Accuracy))  # in the record of every tile
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class StoredKernel:
         """The records of the complete tiles: checksum, seconds, process, how often computed, range and sum."""
         found = (self.store.record(*tile) for tile in self.job.tiles())
         return [record for record in found if record is not None]
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """The least certain way a tile was found, and the largest error of one."""
+        return Accuracy.least([Accuracy(**{name: r[name] for name in _ACCURACY if name in r}) for r in self.records()])
 
     def tensor(self) -> Tensor:
         """The whole matrix, (n, n)."""

@@ -46,10 +46,11 @@ def compute_tile(path: str, digest: str, row: int, column: int) -> dict[str, Any
     what = Entries(job.quantity, job.parametrization)  # type: ignore[arg-type]
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zero inputs: counted below, and said once by the caller
-        values = what.compute(_network(job.network), x, y).numpy()
+        found = what.compute(_network(job.network), x, y)
+    values = found.value.numpy()
     try:
         times = {"seconds": time.perf_counter() - start, "cpu_seconds": time.thread_time() - cpu}
-        return store.write(row, column, values, {**_facts(values), **times})
+        return store.write(row, column, values, {**_facts(values), **found.accuracy.to_dict(), **times})
     except OSError as error:
         problem = f"cannot write tile ({row}, {column}) ({error.strerror or error})"
         raise Unfinished(

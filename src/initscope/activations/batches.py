@@ -1,0 +1,59 @@
+"""Very many states, and slopes, of any elementwise function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from initscope.activations.dual import Function
+
+MANY = 3000  # from how many states on an interpolant of integrals pays
+
+Direct = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+Batch = Callable[[Tensor, Tensor, Tensor], "tuple[Tensor, Tensor] | None"]
+
+
+def flat(
+    direct: Direct, A: Tensor, B: Tensor, D: Tensor, many: Batch | None, enough: int = MANY
+) -> tuple[Tensor, Tensor]:
+    """Answer for tensors of any shape: equal states once, `enough` states through the interpolant where it is safe."""
+    shape = A.shape
+    states = torch.stack([x.detach().flatten() for x in (A, B, D)], -1)
+    where: Tensor | None = None
+    if _repeats(states):
+        states, where = torch.unique(states, dim=0, return_inverse=True)
+    columns = states[:, 0].contiguous(), states[:, 1].contiguous(), states[:, 2].contiguous()
+    answer = many(*columns) if many is not None and len(states) >= enough else None
+    value, error = answer if answer is not None else direct(*columns)
+    if where is not None:
+        value, error = value[where], error[where]
+    return value.view(shape), error.view(shape)
+
+
+def _repeats(states: Tensor) -> bool:
+    """Whether finding equal states is likely to save more than it costs, from a sample."""
+    if len(states) < 2:
+        return False
+    sample = states[:: max(1, len(states) // 2048)]
+    return len(states) <= MANY or 2 * len(torch.unique(sample, dim=0)) < len(sample)
+
+
+def autograd_derivative(fn: Function) -> Function:
+    """f' by automatic differentiation, 0 where f is piecewise constant.
+
+    >>> float(autograd_derivative(torch.tanh)(torch.zeros(())))
+    1.0
+    """
+
+    def slope(z: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = z.detach().requires_grad_(True)
+            y = fn(x)
+            if not y.requires_grad:
+                return torch.zeros_like(z)
+            (gradient,) = torch.autograd.grad(y.sum(), x, allow_unused=True, materialize_grads=True)
+        return gradient
+
+    return slope
