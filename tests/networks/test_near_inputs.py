@@ -212,3 +212,14 @@ def test_linear_parts_do_not_matter_to_the_excess() -> None:
 def test_overflow_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="range of float64"):
         kernel(parse(text), 30 * images(2, (3, 2, 2)))
+
+
+@pytest.mark.parametrize(
+    "activation", ["tanh", "sigmoid", "erf", "sign", "step", "sin", "gaussian", "hardtanh", "silu"]
+)
+def test_overflow_in_front_of_a_bounded_activation_is_refused(activation: str) -> None:
+    """It is not taken for saturation."""
+    net, x = parse(f"dense exp dense exp dense {activation}"), 30 * images(2, (5,))
+    for function in (kernel, tangent_kernel):
+        with pytest.raises(BadInput, match="range of float64"):
+            function(net, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -18,15 +19,20 @@ Batch = Callable[[Tensor, Tensor, Tensor], "tuple[Tensor, Tensor] | None"]
 def flat(
     direct: Direct, A: Tensor, B: Tensor, D: Tensor, many: Batch | None, enough: int = MANY
 ) -> tuple[Tensor, Tensor]:
-    """Answer for tensors of any shape: equal states once, `enough` states through the interpolant where it is safe."""
+    """Answer for tensors of any shape: equal states once, `enough` states through the interpolant where it is safe.
+
+    States that have left the range of the numbers have no value.
+    """
     shape = A.shape
     states = torch.stack([x.detach().flatten() for x in (A, B, D)], -1)
     where: Tensor | None = None
     if _repeats(states):
         states, where = torch.unique(states, dim=0, return_inverse=True)
-    columns = states[:, 0].contiguous(), states[:, 1].contiguous(), states[:, 2].contiguous()
-    answer = many(*columns) if many is not None and len(states) >= enough else None
-    value, error = answer if answer is not None else direct(*columns)
+    known = states.isfinite().all(1)
+    value, error = torch.full_like(states[:, 0], math.nan), torch.full_like(states[:, 0], math.inf)
+    columns = [column.contiguous() for column in states[known].T]
+    answer = many(*columns) if many is not None and len(columns[0]) >= enough else None
+    value[known], error[known] = answer if answer is not None else direct(*columns)
     if where is not None:
         value, error = value[where], error[where]
     return value.view(shape), error.view(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -45,16 +46,20 @@ class Activate(SingleLayer):
         if state.law != "gaussian":
             trace.simulated = True
             return push(state, f, state.channels, trace.units, trace.generator)
+        known = _known(state)
 
         def pairs(block: Block, a: Tensor, b: Tensor) -> Pairs:
             value = f.carry(_pair(block), a, b)
-            return Pairs(value.excess, value.product)
+            if known is None:
+                return Pairs(value.excess, value.product)
+            both = block.left(known[block.a]) * block.right(known[block.b])
+            return Pairs(value.excess * both, value.product * both)
 
         def tangent(t: Tensor) -> Tensor:
             return f.slopes(_pair(state.cross())) * t  # Θ' = Θ E f'(u) f'(v), by Price's theorem
 
         return state.map(
-            lambda s: f.second_moment(s.norm),
+            lambda s: f.second_moment(s.norm) if known is None else f.second_moment(s.norm) * known[s],
             pairs,
             lambda s: f.mean(s.norm),
             tangent=tangent,
@@ -95,6 +100,14 @@ class Elementwise(nn.Module):
 
     def extra_repr(self) -> str:
         return self.activation.name
+
+
+def _known(state: State) -> dict[Side, Tensor] | None:
+    """1 where norms are numbers and NaN where they overflowed, if any did: tanh would make a plain 1 of infinity."""
+    norms = {side: side.norm for side in (state.x, state.y)}
+    if all(bool(norm.isfinite().all()) for norm in norms.values()):
+        return None
+    return {side: torch.where(norm.isfinite(), 1.0, math.nan).to(norm) for side, norm in norms.items()}
 
 
 def _pair(block: Block) -> Pair:
