@@ -14,7 +14,9 @@ from initscope.errors import InitscopeError, SimulatedKernel
 from initscope.networks import Sequential, kernel, predict, tangent_kernel
 
 STEPS = (1e-3, 1e-6, 1e-9, 1e-12)
-ROUNDING = 1e-9  # of the largest diagonal entry: what the integrals of activations without a closed form may leave
+# Of the largest diagonal entry: what the integrals of activations without a closed form may leave; slopes of kinks go with the
+# angle, which is known to the root of rounding behind a pooling.
+ROUNDING = {"kernel": 1e-9, "tangent": 1.5e-8}
 SHRINKS = 0.9  # how much smaller a difference becomes at least for inputs that are a thousand times closer
 FLOOR = 1e-7  # relative differences below this are rounding
 ANGLE = 1e-9  # that rounding leaves between equal inputs; every jump behind it takes the root
@@ -49,7 +51,7 @@ def examine(net: Sequential, x: Tensor) -> Findings:
                 continue
             simulated = any(issubclass(warning.category, SimulatedKernel) for warning in caught)
             found.computed.append(name)
-            problems = _matrix(whole, x, 0.1 if simulated else ROUNDING, usual)
+            problems = _matrix(whole, x, 0.1 if simulated else ROUNDING[name], usual)
             if usual and not simulated:
                 found.computed.append(f"{name}, continuity")
                 problems += _continuity(function, net, x)
@@ -79,7 +81,9 @@ def _matrix(whole: Tensor, x: Tensor, rounding: float, usual: bool) -> list[str]
         return ["not symmetric"]
     if not usual:  # filters that sum to zero leave the rounding of 1e30
         return []
-    nothing = ROUNDING**1.5 * float(x.square().mean())  # filters that sum to zero leave rounding of a constant
+    nothing = ROUNDING["kernel"] ** 1.5 * float(
+        x.square().mean()
+    )  # filters that sum to zero leave rounding of a constant
     if bool((own < -nothing).any()):
         return [f"diagonal {float(own.min()):.3g}"]
     scale = own.sqrt().clamp_min(1e-150)
