@@ -30,6 +30,14 @@ def test_a_few_networks() -> None:
     assert computed["tangent, continuity"] > 5
 
 
+@pytest.mark.slow
+def test_some_hundred_networks() -> None:
+    found, computed = _violations(200, seed=2, integrated=0.05)
+    assert not found
+    assert computed["kernel, continuity"] > 150
+    assert computed["tangent, continuity"] > 100
+
+
 def test_violations_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix with a wrong sign, one without symmetry, and one that forgets near inputs."""
     _, net, x = next(networks(1, seed=3, integrated=0.0))
