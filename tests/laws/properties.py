@@ -19,7 +19,7 @@ STEPS = (1e-3, 1e-6, 1e-9, 1e-12)
 ROUNDING = {"kernel": 1e-9, "tangent": 1.5e-8}
 SHRINKS = 0.9  # how much smaller a difference becomes at least for inputs that are a thousand times closer
 FLOOR = 1e-7  # relative differences below this are rounding
-ANGLE = 1e-9  # that rounding leaves between equal inputs; every jump behind it takes the root
+ANGLE = 1.5e-8  # that rounding leaves between equal inputs behind a pooling; every jump behind it takes the root
 UNUSUAL = 1e8  # norms beyond this, or below its inverse
 
 Matrix = Callable[..., Tensor]
