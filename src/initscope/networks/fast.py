@@ -17,9 +17,11 @@ from initscope.networks.fused import (
     ConvStack,
     Own,
     dense_kernel,
+    dense_layer_norms,
     dense_norms,
     dense_tangents,
     estimate,
+    layer_norms,
     mean_norms,
     pooled_kernel,
     pooled_norms,
@@ -30,6 +32,9 @@ from initscope.networks.progress import Progress
 from initscope.weights import Fans
 
 _PROBED = 64  # inputs whose norms are propagated at once
+_ROOM = (
+    1e10  # between the squared norms that the loops may meet and the ends of their type's range: sums, shares of layers
+)
 
 Variances = tuple[float, float | None]  # of the weights and of the biases, None without biases
 
@@ -102,6 +107,46 @@ class FastPlan:
             norms = pooled_norms(self.stack, x) if self.pooled else mean_norms(self.stack, x)
         return self.readout[0] * norms + self.readout[1]
 
+    def in_range(self, *inputs: Tensor) -> bool:
+        """Whether the loops, which run in the type of the inputs, can hold the norms of all layers.
+
+        Of an image the brightest position counts: what is 1e-10 of it adds nothing.
+        """
+        limits = torch.finfo(inputs[0].dtype)
+        low, high = limits.tiny * _ROOM, limits.max / _ROOM
+        return all(self._bounded(x, low, high) or self._inside(x, low, high) for x in inputs if len(x))
+
+    def _bounded(self, x: Tensor, low: float, high: float) -> bool:
+        """By the mean square of the darkest image and the largest square of a position: quick, and seldom wrong."""
+        square = _mean_squares(x if self.stack is not None else x.flatten(1)).flatten(1)
+        means = square.mean(1)
+        least, most = float(means[means > 0].min()) if bool((means > 0).any()) else 1.0, float(square.max())
+        for layer, (gain, bias, slope) in enumerate(zip(self.gains, self.biases, self.slopes, strict=True)):
+            least, most = self._kept(layer) * gain * least + bias, gain * most + bias
+            if not (low < least and most < high):
+                return False
+            least, most = ((1 + slope**2) / 2 * end for end in (least, most))
+        return True
+
+    def _kept(self, layer: int) -> float:
+        """The share of an image's squares that a layer keeps at least, whatever lies at its border."""
+        if self.stack is None or self.stack.padding == "circular":
+            return 1.0
+        kernel = self.stack.kernels[layer]
+        return 1 / kernel**2 if self.stack.padding == "valid" else ((kernel + 1) / (2 * kernel)) ** 2
+
+    def _inside(self, x: Tensor, low: float, high: float) -> bool:
+        """By all norms of all layers; images that are zero have none."""
+        for part in torch.split(x, _PROBED):
+            if self.stack is None:
+                each = dense_layer_norms(self.gains, self.biases, self.slopes, part.flatten(1))[1]
+            else:
+                each = torch.stack([a.flatten(1).amax(1) for a in layer_norms(self.stack, part)[1]])
+            bright = each[:, part.flatten(1).any(1)].square()
+            if not bool(((bright > low) & (bright < high)).all()):
+                return False
+        return True
+
     def peak_bytes(self, x: Tensor, m: int) -> int:
         dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
         if self.stack is None:
@@ -118,6 +163,11 @@ def fast_plan(net: Sequential, shape: tuple[int, ...]) -> FastPlan | None:
     if isinstance(layers[0], Dense):
         return _dense_plan(layers, math.prod(shape))
     return _conv_plan(layers, shape) if isinstance(layers[0], Conv) and len(shape) == 3 else None
+
+
+def _mean_squares(x: Tensor) -> Tensor:
+    """Mean over channels of x² at every position, in float64, a few inputs at a time; (n, ...)."""
+    return torch.cat([part.double().square().mean(1, keepdim=True) for part in torch.split(x, _PROBED)])
 
 
 def fast_accuracy(net: Sequential, x: Tensor, y: Tensor | None) -> Accuracy:

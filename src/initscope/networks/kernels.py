@@ -117,7 +117,8 @@ def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: i
     updates = pairs * len(net.layers) * (positions**2 if all_positions else positions)
     output, allowed = n * m * dtype.itemsize, budget(memory, x.device)
     fast = fast_plan(net, shape)
-    if fast is not None and fast.peak_bytes(x, m) <= allowed:
+    sides = (x,) if y is None else (x, y)
+    if fast is not None and fast.peak_bytes(x, m) <= allowed and fast.in_range(*(side.to(dtype) for side in sides)):
         return KernelEstimate("fused", pairs, updates, output, fast.peak_bytes(x, m), n)
     remedy = "use smaller or fewer inputs, or raise memory="
     simulated = simulates(net, x)
@@ -148,6 +149,11 @@ def _fused(fast: FastPlan, x: Tensor, y: Tensor | None, quantity: Quantity, prog
         return fast.run(x, y, "product", progress)
     if quantity == "distance":
         return fast.run(x, y, "distance", progress).sqrt()
+    if fast.pooled:  # whose distance is a difference of products
+        product = fast.run(x, y, "product", progress).double()
+        a, b = (product.diagonal(),) * 2 if y is None else (fast.norms(x), fast.norms(y))
+        excess = 2 * ((a[:, None] * b).sqrt() - product).clamp_min(0)
+        return _finish(Totals(a, b, excess, product), quantity).to(x.dtype)
     a = fast.norms(x)
     b = a if y is None else fast.norms(y)
     wide, other = x, y

@@ -32,6 +32,8 @@ from initscope.weights import Fans
 
 Parametrization = Literal["ntk", "standard"]
 _TWIN = "take finite.simulate_tangent"
+PARALLEL = 1e-4  # 1 - |cosine| up to which inputs are taken for parallel
+PARALLEL_ROWS = 1024  # inputs whose cosines are computed at once
 LARGEST_TILE = 64  # images along one side; larger ones leave the cache
 
 
@@ -90,10 +92,14 @@ def tangent_kernel_with_error(
     x, other = x.detach().to(dtype), (x if y is None else y).detach().to(dtype)
     fast = fast_plan(net, tuple(x.shape[1:]))
     standard = parametrization == "standard"
-    if fast is not None and fast.tangent_bytes(x, len(other), standard) <= budget(memory, x.device):
-        quick = fast.tangents(x, None if y is None else other, standard, progress)
-        if quick is not None:
-            return KernelResult(quick, fast_accuracy(net, x, None if y is None else other))
+    if fast is not None and fast.in_range(x, other):
+        # float32 knows the angle of parallel inputs to the root of its rounding only, and slopes go with the angle.
+        exact = working_dtype(x) if parallel(x, None if y is None else other) else dtype
+        left, right = x.to(exact), None if y is None else other.to(exact)
+        if fast.tangent_bytes(left, len(other), standard) <= budget(memory, x.device):
+            quick = fast.tangents(left, right, standard, progress)
+            if quick is not None:
+                return KernelResult(quick.to(dtype), fast_accuracy(net, x, None if y is None else other))
     require_closed_forms(net, x)
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
@@ -110,6 +116,20 @@ def tangent_kernel_with_error(
         progress(len(work), len(work))
     require_range("tangent_kernel", out)
     return KernelResult(out.triu() + out.triu(1).T if y is None else out, Accuracy.of(traces))
+
+
+def parallel(x: Tensor, y: Tensor | None) -> bool:
+    """Whether two different inputs lie on one line, or nearly."""
+    other = x if y is None else y
+    left, right = (torch.nn.functional.normalize(t.flatten(1), dim=1) for t in (x, other))
+    for start in range(0, len(left), PARALLEL_ROWS):
+        rows = left[start : start + PARALLEL_ROWS]
+        alike = (rows @ right.T).abs()
+        if y is None:
+            alike.diagonal(start).zero_()
+        if bool((alike > 1 - PARALLEL).any()):
+            return True
+    return False
 
 
 def require_closed_forms(net: Sequential, x: Tensor) -> None:

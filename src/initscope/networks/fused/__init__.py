@@ -4,6 +4,7 @@ from initscope.networks.fused.kernels import (
     Estimate,
     compiled_path,
     dense_kernel,
+    dense_layer_norms,
     dense_norms,
     estimate,
     mean_norms,
@@ -11,7 +12,7 @@ from initscope.networks.fused.kernels import (
     pooled_norms,
     same_position_kernel,
 )
-from initscope.networks.fused.stack import ConvStack, Own
+from initscope.networks.fused.stack import ConvStack, Own, layer_norms
 from initscope.networks.fused.tangents import dense_tangents, stack_tangents
 
 __all__ = [
@@ -20,9 +21,11 @@ __all__ = [
     "Own",
     "compiled_path",
     "dense_kernel",
+    "dense_layer_norms",
     "dense_norms",
     "dense_tangents",
     "estimate",
+    "layer_norms",
     "mean_norms",
     "pooled_kernel",
     "pooled_norms",
