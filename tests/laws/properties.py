@@ -14,12 +14,10 @@ from initscope.errors import InitscopeError, SimulatedKernel
 from initscope.networks import Sequential, kernel, predict, tangent_kernel
 
 STEPS = (1e-3, 1e-6, 1e-9, 1e-12)
-# Of the largest diagonal entry: what the integrals of activations without a closed form may leave; slopes of kinks go with the
-# angle, which is known to the root of rounding behind a pooling.
-ROUNDING = {"kernel": 1e-9, "tangent": 1.5e-8}
+ROUNDING = 1e-9  # of the largest diagonal entry: what the integrals of activations without a closed form may leave
 SHRINKS = 0.9  # how much smaller a difference becomes at least for inputs that are a thousand times closer
 FLOOR = 1e-7  # relative differences below this are rounding
-ANGLE = 1.5e-8  # that rounding leaves between equal inputs behind a pooling; every jump behind it takes the root
+ANGLE = 1e-7  # that rounding leaves between equal inputs behind a pooling that nearly cancels them
 UNUSUAL = 1e8  # norms beyond this, or below its inverse
 
 Matrix = Callable[..., Tensor]
@@ -51,10 +49,10 @@ def examine(net: Sequential, x: Tensor) -> Findings:
                 continue
             simulated = any(issubclass(warning.category, SimulatedKernel) for warning in caught)
             found.computed.append(name)
-            problems = _matrix(whole, x, 0.1 if simulated else ROUNDING[name], usual)
+            problems = _matrix(whole, x, 0.1 if simulated else max(ROUNDING, _blur(net, name)), usual)
             if usual and not simulated:
                 found.computed.append(f"{name}, continuity")
-                problems += _continuity(function, net, x)
+                problems += _continuity(function, net, x, max(FLOOR, _blur(net, name)))
         found.violated += [f"{name}: {problem}" for problem in problems]
     return found
 
@@ -81,9 +79,7 @@ def _matrix(whole: Tensor, x: Tensor, rounding: float, usual: bool) -> list[str]
         return ["not symmetric"]
     if not usual:  # filters that sum to zero leave the rounding of 1e30
         return []
-    nothing = ROUNDING["kernel"] ** 1.5 * float(
-        x.square().mean()
-    )  # filters that sum to zero leave rounding of a constant
+    nothing = ROUNDING**1.5 * float(x.square().mean())  # filters that sum to zero leave rounding of a constant
     if bool((own < -nothing).any()):
         return [f"diagonal {float(own.min()):.3g}"]
     scale = own.sqrt().clamp_min(1e-150)
@@ -93,7 +89,13 @@ def _matrix(whole: Tensor, x: Tensor, rounding: float, usual: bool) -> list[str]
     return [f"eigenvalue {lowest:.3g}"] if lowest < -rounding * len(unit) else []
 
 
-def _continuity(function: Matrix, net: Sequential, x: Tensor) -> list[str]:
+def _blur(net: Sequential, name: str) -> float:
+    """What that angle becomes: jumps of f, and of f' in tangent kernels, go with it, jumps behind them with its root."""
+    jumps = sum(repr(net).count(word) for word in ("sign", "step")) + (name == "tangent")
+    return ANGLE ** (0.5 ** (jumps - 1)) if jumps else 0.0
+
+
+def _continuity(function: Matrix, net: Sequential, x: Tensor, floor: float) -> list[str]:
     """x against x(1 + h): the difference to x against x shrinks with h, to rounding.
 
     It does not shrink steadily behind jumps, where it goes with a root of h and may change its sign: all inputs together do.
@@ -105,8 +107,6 @@ def _continuity(function: Matrix, net: Sequential, x: Tensor) -> list[str]:
             return function(net, torch.cat([x, y]))[: len(x), len(x) :].diagonal()
         return function(net, x, y).diagonal()
 
-    jumps = sum(repr(net).count(word) for word in ("sign", "step"))
-    floor = max(FLOOR, ANGLE ** (0.5**jumps)) if jumps else FLOOR
     own = across(0.0)
     usable = own.isfinite() & (own > 0)
     problems: list[str] = []

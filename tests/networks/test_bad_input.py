@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,17 @@ from initscope.layers import (
     Scale,
     Upsample,
 )
-from initscope.networks import Concat, Residual, Sequential, Sum, kernel, kernel_estimate, predict
+from initscope.networks import (
+    Concat,
+    Residual,
+    Sequential,
+    Sum,
+    kernel,
+    kernel_estimate,
+    parse,
+    predict,
+    tangent_kernel,
+)
 from initscope.weights import Gaussian, TapCovariance, ZeroSum
 
 R = Activate(RELU)
@@ -206,3 +217,25 @@ def test_estimate_says_how_before_the_work() -> None:
     )
     assert small.tile < large.tile
     assert small.peak_bytes <= 2**21
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda x: None, "NoneType, expected a tensor"),
+        (lambda x: x.to("meta"), "meta device"),
+        (lambda x: x.to_sparse(), "sparse_coo, expected a dense"),
+        (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), "quantized"),
+        (lambda x: x.to(torch.float8_e4m3fn), "float8"),
+        (lambda x: torch.nested.nested_tensor(list(x)), "nested"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_of_other_kinds_are_refused_in_one_line(make: Callable[[torch.Tensor], Any], words: str) -> None:
+    net, x = parse("conv3(8) relu gap"), torch.randn(2, 3, 4, 4)
+    bad = make(x)
+    for function in (kernel, tangent_kernel, kernel_estimate):
+        with pytest.raises(BadInput, match=words):
+            function(net, bad)
+    with pytest.raises(BadInput, match=words):
+        predict(net, bad, bad)

@@ -28,6 +28,7 @@ from initscope.errors import NoExactForm
 
 _CLOSE = 1e-8
 _LEFT = (1 - 1 / math.sqrt(3)) / 2  # the two Gauss-Legendre points of [0, 1]
+_UNEQUAL = 8.0  # ratio of the norms of f(u) and f(v) from which their distance hides the angle
 _SEVERAL = 400  # from how many states on an interpolant of a series pays; MANY for one of integrals on its grid
 
 
@@ -91,7 +92,10 @@ class QuadratureDual(Dual):
         return self.fn(u) ** 2
 
     def product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
-        return (self.second_moment(A) + self.second_moment(B) - self.distance(A, B, D)) / 2
+        first, second = self.second_moment(A), self.second_moment(B)
+        if A.requires_grad or B.requires_grad or D.requires_grad:
+            return (first + second - self.distance(A, B, D)) / 2
+        return self.carry(Pair.of(A, B, D), first.sqrt(), second.sqrt()).product
 
     def slopes(self, pair: Pair) -> Tensor:
         return self._slopes(pair.A, pair.B, pair.distance)
@@ -112,12 +116,35 @@ class QuadratureDual(Dual):
         return value
 
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
-        return PairValue.of_distance(self.distance(pair.A, pair.B, pair.distance), a, b)
+        """By the distance; where the norms of f(u) and f(v) differ much it hides the angle, and the product is asked."""
+        unequal = _unequal(a, b)
+        if not bool(unequal.any()):
+            return PairValue.of_distance(self.distance(pair.A, pair.B, pair.distance), a, b)
+        given = (pair.A, pair.B, pair.distance, pair.triangle.angle, a, b, unequal)
+        A, B, D, angle, a, b, unequal = (t.expand_as(pair.excess) for t in given)
+        excess, product, alike = torch.empty_like(D), torch.empty_like(D), ~unequal
+        near = PairValue.of_distance(self.distance(A[alike], B[alike], D[alike]), a[alike], b[alike])
+        excess[alike], product[alike] = near.excess, near.product
+        both, cosine = a[unequal] * b[unequal], self._cosine(A[unequal], B[unequal], angle[unequal])
+        excess[unequal] = torch.minimum((2 * both * (1 - cosine)).clamp_min(0), 4 * both)
+        product[unequal] = both * cosine
+        return PairValue(excess, product)
 
     def evaluate(self, A: Tensor, B: Tensor, D: Tensor) -> DualValue:
         distance, error = self.distance_with_error(A, B, D)
-        product = (self.second_moment(A) + self.second_moment(B) - distance) / 2
+        first, second = self.second_moment(A), self.second_moment(B)
+        product, a, b = (first + second - distance) / 2, first.sqrt(), second.sqrt()
+        unequal = _unequal(a, b)
+        if bool(unequal.any()):
+            angle = triangle(A, B, D).angle[unequal]
+            product[unequal] = (a * b)[unequal] * self._cosine(A[unequal], B[unequal], angle)
         return DualValue(distance, product, error, self.rung)
+
+    def _cosine(self, A: Tensor, B: Tensor, angle: Tensor) -> Tensor:
+        """E f(u) f(v) / √(E f(u)² E f(v)²) at the angle between u and v."""
+        value, error = flat(self._direct_cosine, A, B, angle, self._interpolated_cosine, self._enough)
+        tell(self.rung, error, torch.ones_like(error))
+        return value
 
     @property
     def _enough(self) -> int:
@@ -190,6 +217,14 @@ class QuadratureDual(Dual):
             value[left], error[left] = integrate(product_of(self.slope), A[left], B[left], D[left], self.kinks)
         return value, error
 
+    def _direct_cosine(self, A: Tensor, B: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
+        plane = Plane.at_angle(A.sqrt(), B.sqrt(), angle)
+        value, error = integrate_plane(product_of(self.fn), plane, self.kinks)
+        sizes = [self.line_with_error(self._square, x) for x in (A, B)]
+        scale = (sizes[0][0] * sizes[1][0]).sqrt()
+        off = sum(doubt / size for size, doubt in sizes)
+        return value / scale, (error / scale + off).nan_to_num(nan=math.inf, posinf=math.inf)
+
     def _by_angle(self, A: Tensor, B: Tensor, D: Tensor, drop: int) -> tuple[Tensor, Tensor]:
         """The distance (drop = 0) or its slope (1) of a piecewise polynomial; an infinite error where there is none."""
         value, error = torch.full_like(A, math.nan), torch.full_like(A, math.inf)
@@ -243,14 +278,34 @@ class QuadratureDual(Dual):
     def _interpolated_slopes(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor] | None:
         return interpolate(self._slope_grid, A, B, D, self._direct_slopes, None)
 
+    def _interpolated_cosine(self, A: Tensor, B: Tensor, angle: Tensor) -> tuple[Tensor, Tensor] | None:
+        a, b = A.sqrt(), B.sqrt()
+        D = (a - b).square() + 4 * a * b * (angle / 2).sin().square()
+        return interpolate(
+            self._cosine_grid, A, B, D, lambda A, B, D: self._direct_cosine(A, B, triangle(A, B, D).angle), None
+        )
+
     def _slope_grid(self, a: Tensor, b: Tensor, t: Tensor, limit: int) -> Tensor | None:
-        """E f'(u) f'(v) on the grid of norms a, b and angles t, (len(a) × len(b), len(t)); None beyond the limit."""
-        series = None if self.kinks else mehler_grid(self.slope, a, b, t)
+        return self._grid(self.slope, a, b, t, limit)
+
+    def _cosine_grid(self, a: Tensor, b: Tensor, t: Tensor, limit: int) -> Tensor | None:
+        grid = self._grid(self.fn, a, b, t, limit)
+        first, second = (self.line_with_error(self._square, x.square())[0].sqrt() for x in (a, b))
+        return None if grid is None else grid / torch.outer(first, second).flatten()[:, None]
+
+    def _grid(self, fn: Function, a: Tensor, b: Tensor, t: Tensor, limit: int) -> Tensor | None:
+        """E f(u) f(v) on the grid of norms a, b and angles t, (len(a) × len(b), len(t)); None beyond the limit."""
+        series = None if self.kinks else mehler_grid(fn, a, b, t)
         if series is not None or len(a) * len(b) * len(t) > limit:
             return series
         first, second, angle = (x.flatten() for x in torch.meshgrid(a, b, t, indexing="ij"))
         plane = Plane.at_angle(first, second, angle)
-        return integrate_plane(product_of(self.slope), plane, self.kinks)[0].view(-1, len(t))
+        return integrate_plane(product_of(fn), plane, self.kinks)[0].view(-1, len(t))
+
+
+def _unequal(a: Tensor, b: Tensor) -> Tensor:
+    """Whether the distance of f(u) and f(v), of norms a and b, is little more than the larger norm."""
+    return (torch.maximum(a, b) > _UNEQUAL * torch.minimum(a, b)) & (torch.minimum(a, b) > 0)
 
 
 class _Moment(torch.autograd.Function):

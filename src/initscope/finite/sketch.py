@@ -72,6 +72,9 @@ def sketch_kernel(
     plan = _plan(net, x)
     assert plan.stack is not None
     both = (x if y is None else torch.cat([x, y])).detach().to(dtype).double().cpu()
+    if not plan.in_range(both):
+        problem = "norms leave the range of float64 inside the network"
+        raise BadInput("sketch_kernel", problem, "use inputs and gains nearer to 1")
     field = Field(plan.stack, (x.shape[2], x.shape[3]))
     projection = Projection.fit(field, both, work or default_work(plan.stack), generator(seed, 0))
     means, errors = [], []

@@ -79,11 +79,10 @@ class Inputs:
 
 def check_inputs(x: Tensor, y: Tensor | None, *, zipped: bool) -> None:
     """Shapes, dtype and finite values, or one clear error."""
-    for name, t in (("x", x), ("y", y)):
-        if t is not None:
-            _check_one(name, t)
+    _check_one("x", x)
     if y is None:
         return
+    _check_one("y", y)
     same = x.shape == y.shape if zipped else x.shape[1:] == y.shape[1:]
     if not same:
         rule = "equal shapes, since pairs are zipped" if zipped else "inputs of equal shape"
@@ -103,6 +102,7 @@ def ordinary(t: Tensor) -> Tensor:
 def _check_one(name: str, t: object) -> None:
     if not isinstance(t, Tensor):
         raise BadInput(name, f"got a {type(t).__name__}, expected a tensor", "pass torch.as_tensor(...)")
+    _check_kind(name, t)
     if not 2 <= t.ndim <= 2 + MOST_AXES:
         raise BadInput(
             name,
@@ -116,6 +116,22 @@ def _check_one(name: str, t: object) -> None:
     if t.is_floating_point() and not bool(torch.isfinite(t).all()):
         bad = (~torch.isfinite(t)).flatten(1).any(1).nonzero().flatten().tolist()
         raise BadInput(name, f"inputs {_few(bad)} hold NaN or infinite values", "clean the data first")
+
+
+def _check_kind(name: str, t: Tensor) -> None:
+    """A plain array of numbers that torch computes with."""
+    if t.is_nested:
+        raise BadInput(name, "got a nested tensor, expected inputs of one shape", "pad it, or pass one shape at a time")
+    if t.layout != torch.strided:
+        raise BadInput(
+            name, f"got the layout {str(t.layout).removeprefix('torch.')}, expected a dense tensor", "pass x.to_dense()"
+        )
+    if t.is_quantized:
+        raise BadInput(name, f"got quantized numbers, {t.dtype}, expected plain ones", "pass x.dequantize()")
+    if t.is_meta:
+        raise BadInput(name, "is on the meta device and has no values", "pass a tensor with values")
+    if t.is_floating_point() and t.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        raise BadInput(name, f"got {t.dtype}, expected float16 or wider", "convert it with .float()")
 
 
 def _few(indices: list[int]) -> str:
