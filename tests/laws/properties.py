@@ -17,7 +17,7 @@ STEPS = (1e-3, 1e-6, 1e-9, 1e-12)
 ROUNDING = 1e-9  # of the largest diagonal entry: what the integrals of activations without a closed form may leave
 SHRINKS = 0.9  # how much smaller a difference becomes at least for inputs that are a thousand times closer
 FLOOR = 1e-7  # relative differences below this are rounding
-ANGLE = 1e-7  # that rounding leaves between equal inputs behind a pooling that nearly cancels them
+ANGLE = 1e-6  # that rounding leaves between equal inputs behind a pooling that nearly cancels them
 UNUSUAL = 1e8  # norms beyond this, or below its inverse
 
 Matrix = Callable[..., Tensor]
