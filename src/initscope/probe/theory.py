@@ -279,7 +279,7 @@ class Theory:
         reach = (self._own[call.index] + self._carried[call.index]).reach
         measured = float(seen.defect.nanmean())
         least, most = (_defect_at(_odds(defect) * factor) for factor in (1 / reach, reach))
-        least, most = max(0.0, least - doubt), min(2.0, most + doubt)
+        least, most = max(least - doubt, 0.0), min(most + doubt, 2.0)  # in this order NaN stays
         return Predicted(defect, most, least, measured, _rms(state), self._given[call.index])
 
     @property
