@@ -22,7 +22,7 @@ from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
 from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Composition, Sequential, as_network
-from initscope.networks.fast import Variances, fast_accuracy, fast_plan, variances_of
+from initscope.networks.fast import FastPlan, Variances, fast_accuracy, fast_plan, variances_of
 from initscope.networks.masks import Masked
 from initscope.networks.planning import budget, entry_bytes, require_memory, require_range, simulates, working_dtype
 from initscope.networks.prediction import totals
@@ -33,7 +33,8 @@ from initscope.weights import Fans
 Parametrization = Literal["ntk", "standard"]
 _TWIN = "take finite.simulate_tangent"
 PARALLEL = 1e-4  # 1 - |cosine| up to which inputs are taken for parallel
-PARALLEL_ROWS = 1024  # inputs whose cosines are computed at once
+SAME_LENGTH = 0.01  # relative difference of lengths up to which float32 knows the angle well enough
+PARALLEL_ROWS = 256  # inputs whose cosines are computed at once
 LARGEST_TILE = 64  # images along one side; larger ones leave the cache
 
 
@@ -92,14 +93,11 @@ def tangent_kernel_with_error(
     x, other = x.detach().to(dtype), (x if y is None else y).detach().to(dtype)
     fast = fast_plan(net, tuple(x.shape[1:]))
     standard = parametrization == "standard"
-    if fast is not None and fast.in_range(x, other):
-        # float32 knows the angle of parallel inputs to the root of its rounding only, and slopes go with the angle.
-        exact = working_dtype(x) if parallel(x, None if y is None else other) else dtype
-        left, right = x.to(exact), None if y is None else other.to(exact)
-        if fast.tangent_bytes(left, len(other), standard) <= budget(memory, x.device):
-            quick = fast.tangents(left, right, standard, progress)
-            if quick is not None:
-                return KernelResult(quick.to(dtype), fast_accuracy(net, x, None if y is None else other))
+    fits = fast is not None and fast.tangent_bytes(x, len(other), standard) <= budget(memory, x.device)
+    if fast is not None and fits and fast.in_range(x, other):
+        quick = _fused(fast, x, None if y is None else other, standard, progress)
+        if quick is not None:
+            return KernelResult(quick, fast_accuracy(net, x, None if y is None else other))
     require_closed_forms(net, x)
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
@@ -118,16 +116,33 @@ def tangent_kernel_with_error(
     return KernelResult(out.triu() + out.triu(1).T if y is None else out, Accuracy.of(traces))
 
 
-def parallel(x: Tensor, y: Tensor | None) -> bool:
-    """Whether two different inputs lie on one line, or nearly."""
+def _fused(fast: FastPlan, x: Tensor, y: Tensor | None, standard: bool, progress: Progress | None) -> Tensor | None:
+    """By the compiled loops, if they can be used.
+
+    float32 knows the angle of parallel inputs of unequal norms only to the root of its rounding, and slopes go with the angle:
+    they are answered in float64, in halves that take no more memory.
+    """
     other = x if y is None else y
-    left, right = (torch.nn.functional.normalize(t.flatten(1), dim=1) for t in (x, other))
+    if x.dtype != torch.float32 or not parallel(x, other):
+        return fast.tangents(x, y, standard, progress)
+    wide = other.double()
+    halves = [fast.tangents(part.double(), wide, standard, progress) for part in x.tensor_split(2) if len(part)]
+    found = [half.float() for half in halves if half is not None]
+    if len(found) < len(halves):
+        return None
+    whole = torch.cat(found)
+    return whole if y is not None else whole.triu() + whole.triu(1).T
+
+
+def parallel(x: Tensor, y: Tensor) -> bool:
+    """Whether inputs of x and of y lie on one line, or nearly, at different places."""
+    lengths = [torch.linalg.vector_norm(t.flatten(1), dim=1) for t in (x, y)]
+    left, right = (torch.nn.functional.normalize(t.flatten(1), dim=1) for t in (x, y))
     for start in range(0, len(left), PARALLEL_ROWS):
-        rows = left[start : start + PARALLEL_ROWS]
-        alike = (rows @ right.T).abs()
-        if y is None:
-            alike.diagonal(start).zero_()
-        if bool((alike > 1 - PARALLEL).any()):
+        rows = slice(start, start + PARALLEL_ROWS)
+        cosine, ratio = left[rows] @ right.T, lengths[0][rows, None] / lengths[1]
+        same = (cosine > 0) & ((ratio - 1).abs() < SAME_LENGTH)
+        if bool(((cosine.abs() > 1 - PARALLEL) & ~same).any()):
             return True
     return False
 
