@@ -91,8 +91,10 @@ def _matrix(whole: Tensor, x: Tensor, rounding: float, usual: bool) -> list[str]
 
 def _blur(net: Sequential, name: str) -> float:
     """What that angle becomes: jumps of f, and of f' in tangent kernels, go with it, jumps behind them with its root."""
-    jumps = sum(repr(net).count(word) for word in ("sign", "step")) + (name == "tangent")
-    return ANGLE ** (0.5 ** (jumps - 1)) if jumps else 0.0
+    text = repr(net)
+    angle = ANGLE if any(word in text for word in ("gap", "avgpool", "l2pool")) else ROUNDING
+    jumps = sum(text.count(word) for word in ("sign", "step")) + (name == "tangent")
+    return angle ** (0.5 ** (jumps - 1)) if jumps else 0.0
 
 
 def _continuity(function: Matrix, net: Sequential, x: Tensor, floor: float) -> list[str]:
