@@ -13,9 +13,9 @@ from initscope.layers import Activate, Conv, Dense
 from initscope.networks import Sequential, predict
 from initscope.probe import check, inspection
 from initscope.probe.batches import as_batch
+from initscope.probe.capture import LEVEL, Noise, capture, pairs_of
 from initscope.probe.findings import Note
 from initscope.probe.inspection import inspect_model
-from initscope.probe.theory import LEVEL, Noise, capture, pairs_of
 from initscope.weights import Gaussian
 from probe.models import Functional, Residual, cnn, he, mlp
 from probe.stacks import STACKS

@@ -149,6 +149,11 @@ class State:
         return self.cross().distance
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one input: channels, then positions."""
+        return (self.channels, *self.positions)
+
+    @property
     def units(self) -> int:
         return self.channels * math.prod(self.positions)
 

@@ -49,7 +49,7 @@ class AveragePool(WindowPool):
     def _exact(self, state: State, trace: Trace) -> State:
         if not state.positions:
             return self._over_units(state)
-        _, *size = self.output_shape((state.channels, *state.positions))
+        _, *size = self.output_shape(state.shape)
         return pool_positions(state, self._pool, tuple(size))
 
     def _over_units(self, state: State) -> State:

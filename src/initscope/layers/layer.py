@@ -120,7 +120,7 @@ class SingleLayer(Layer):
                 return state.apply(module.to(state.x.device))
             state = self._enter(state)
         else:
-            self.output_shape((state.channels, *state.positions))
+            self.output_shape(state.shape)
         with listen() as evidence:
             out = self._exact(state, trace)
         for name, error in evidence.errors.items():

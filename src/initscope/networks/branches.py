@@ -49,7 +49,7 @@ class Branches(Composition):
 
     def propagate(self, state: State | Inputs, trace: Trace | None = None) -> State | Inputs:
         trace = trace if trace is not None else Trace()
-        self.output_shape(_shape(state))
+        self.output_shape(state.shape)
         return self.merge(_run_branches(self.branches, state, trace))
 
     def sample(self, shape: Shape, *, generator: Generator, dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -231,7 +231,3 @@ def _run_branches(branches: tuple[Layer, ...], state: State | Inputs, trace: Tra
     if isinstance(state, State):
         state = replace(state, tied=False)  # what ties units before the fork does not tie the branches to each other
     return [trim(Sequential(branch).propagate(state, trace), needed) for branch in branches]
-
-
-def _shape(state: State | Inputs) -> Shape:
-    return state.shape if isinstance(state, Inputs) else (state.channels, *state.positions)

@@ -207,7 +207,7 @@ def _unmasked(
         shown, kept = (m[0] if state.joint else torch.cat([t for t in m if t is not None]) for m in (masks, factors))
         assert shown is not None
         assert kept is not None
-        module = layer.sample((state.channels, *state.positions), generator=trace.generator)
+        module = layer.sample(state.shape, generator=trace.generator)
 
         def largest(samples: Tensor) -> Tensor:
             return torch.where(kept, on_units(module)(torch.where(shown, samples, -math.inf)), 0)

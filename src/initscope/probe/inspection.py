@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from initscope.errors import InitscopeError
 from initscope.probe.batches import Batch, Loss, main_output, total_loss
+from initscope.probe.capture import Capture, capture, pairs_of
 from initscope.probe.chance import InitialLoss, initial_loss
 from initscope.probe.findings import Note
 from initscope.probe.measure import (
@@ -24,7 +25,7 @@ from initscope.probe.measure import (
 )
 from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.targets import Pairing, TargetFacts, target_facts
-from initscope.probe.theory import DRAWN, Capture, Predicted, Theory, capture, pairs_of
+from initscope.probe.theory import DRAWN, Predicted, Theory
 from initscope.probe.trace import Call, Recorder, Step, tensors_in
 from initscope.probe.translation import Arguments
 from initscope.probe.turns import in_turn
