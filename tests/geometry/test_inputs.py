@@ -232,3 +232,28 @@ def test_any_real_numbers_are_welcome(dtype: torch.dtype) -> None:
     x = torch.ones(2, 3, dtype=dtype)
     check_inputs(x, x, zipped=True)
     check_inputs(x, None, zipped=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("channels", [16, 300])
+def test_near_and_far_vectors_keep_their_digits(channels: int, dtype: torch.dtype) -> None:
+    """Far pairs come from a product of matrices, near ones from differences; both are right beside themselves."""
+    g = torch.Generator().manual_seed(9)
+    x = torch.randn(8, channels, generator=g, dtype=dtype)
+    noise = 10.0 ** -torch.arange(8.0).unsqueeze(1).to(dtype) / 2
+    close = x + noise * torch.randn(x.shape, generator=g, dtype=dtype)
+    y = torch.cat([close, x[:1], 0 * x[:1], torch.randn(90, channels, generator=g, dtype=dtype)])
+    excess = Inputs(x, y, zipped=False).state().excess[0]
+    expected = np.stack([exact_excess(row.expand(len(y), -1), y)[0] for row in x])
+    relative = 1e-12 if dtype == torch.float64 else 1e-5
+    np.testing.assert_allclose(excess, expected, rtol=relative, atol=torch.finfo(dtype).eps ** 2)
+    assert excess[0, 8] == 0
+    assert excess.dtype == dtype
+
+
+def test_excesses_of_vectors_have_slopes() -> None:
+    x = torch.randn(4, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    y = torch.cat(
+        [x.detach()[:1] + 1e-3, torch.randn(9, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(1))]
+    )
+    assert torch.autograd.gradcheck(lambda t: Inputs(t, y, zipped=False).state().excess, x)

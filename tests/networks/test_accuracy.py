@@ -89,11 +89,11 @@ def test_the_command_line_says_it(name: str, tmp_path, monkeypatch) -> None:
     arguments = ["kernel", "dense tanh", "--count", "4", "--out", str(out)]
     accuracy = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)["accuracy"]
     assert accuracy["method"] == "quadrature"
-    assert 0 < accuracy["error"] < 1e-8
+    assert 0 < accuracy["error"] < 1e-6  # photos are float32: the series is as long as that needs
     if name == "K.npz":
         assert float(np.load(out)["error"]) == accuracy["error"]
         assert str(np.load(out)["rung"]) == "quadrature"
-        monkeypatch.setattr("initscope.networks.accuracy.TOLERANCE", 1e-20)
+        monkeypatch.setattr("initscope.networks.accuracy.TOLERANCES", {torch.float32: 1e-20})
         told = CliRunner().invoke(main, arguments)
         assert "quadrature ±" in told.stdout
         assert "the integrals of an activation" in " ".join(told.stderr.split())

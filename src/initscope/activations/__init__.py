@@ -31,7 +31,10 @@ from initscope.activations.catalogue import (
 )
 from initscope.activations.dual import Dual, DualValue, Pair, PairValue
 from initscope.activations.evidence import listen
+from initscope.activations.rectified_series import rectified_constants, rectified_product
 from initscope.activations.registry import by_name, names
+from initscope.activations.series import series_table
+from initscope.activations.series_table import SeriesTable
 
 __all__ = [
     "ABS",
@@ -60,6 +63,7 @@ __all__ = [
     "DualValue",
     "Pair",
     "PairValue",
+    "SeriesTable",
     "by_name",
     "elu",
     "hermite",
@@ -67,5 +71,8 @@ __all__ = [
     "listen",
     "names",
     "polynomial",
+    "rectified_constants",
     "rectified_power",
+    "rectified_product",
+    "series_table",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from initscope.activations.batches import autograd_derivative
+from initscope.activations.batches import autograd_derivative, jumps
 from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue
 from initscope.activations.other_rungs import Distance, MonteCarloDual, OwnDual
 from initscope.activations.pieces import Pieces
@@ -149,6 +149,7 @@ class Activation:
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
         """Excess and product of (f(u), f(v)) for a pair given by its excess; a, b: the roots of E f(u)², E f(v)²."""
         excess, product = torch.empty_like(pair.excess), torch.empty_like(pair.excess)
+        a, b = self._unrounded(pair.A, a), self._unrounded(pair.B, b)
         for part, (one, left, right) in self._slices(pair, a, b):
             value = self.dual.carry(self._pair(one), self._widen(left), self._widen(right))
             excess[part], product[part] = value.excess.to(excess.dtype), value.product.to(excess.dtype)
@@ -198,6 +199,13 @@ class Activation:
     def _widen(self, x: Tensor) -> Tensor:
         # Apple's GPUs have no float64: there the arithmetic keeps the dtype it was given.
         return x.double() if self.dual.wide and x.device.type != "mps" else x
+
+    def _unrounded(self, A: Tensor, root: Tensor) -> Tensor:
+        """√E f(u)² in the type of the arithmetic: beside it a closed form's small excess is a difference."""
+        wide = self._widen(A)
+        if self.rung != "closed form" or wide.dtype == root.dtype or A.shape != root.shape:
+            return root
+        return self.dual.second_moment(wide).sqrt()
 
     def _slices(self, pair: Pair, *sides: Tensor) -> Iterator[tuple[tuple[slice, ...], tuple[Any, ...]]]:
         """Parts of a large family of pairs along one axis: closed forms have some thirty temporaries.
@@ -260,17 +268,4 @@ def _check_elementwise(fn: Function, label: str) -> None:
 def _quadrature(
     fn: Function, derivative: Function | None, kinks: tuple[float, ...], pieces: Pieces | None = None
 ) -> QuadratureDual:
-    return QuadratureDual(fn, derivative or autograd_derivative(fn), kinks, _jumps(fn, kinks), pieces)
-
-
-def _jumps(fn: Function, kinks: tuple[float, ...]) -> bool:
-    """Whether f itself is discontinuous at a kink: its step across it does not shrink with the width of the step."""
-    for k in kinks:
-        scale = max(1.0, abs(k))
-        wide, narrow = (
-            float((fn(torch.tensor([k + h]).double()) - fn(torch.tensor([k - h]).double())).abs())
-            for h in (1e-4 * scale, 1e-7 * scale)
-        )
-        if narrow > 0.5 * wide > 0:
-            return True
-    return False
+    return QuadratureDual(fn, derivative or autograd_derivative(fn), kinks, jumps(fn, kinks), pieces)

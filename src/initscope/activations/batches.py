@@ -63,3 +63,16 @@ def autograd_derivative(fn: Function) -> Function:
         return gradient
 
     return slope
+
+
+def jumps(fn: Function, kinks: tuple[float, ...]) -> bool:
+    """Whether f itself is discontinuous at a kink: its step across it does not shrink with the width of the step."""
+    for k in kinks:
+        scale = max(1.0, abs(k))
+        wide, narrow = (
+            float((fn(torch.tensor([k + h]).double()) - fn(torch.tensor([k - h]).double())).abs())
+            for h in (1e-4 * scale, 1e-7 * scale)
+        )
+        if narrow > 0.5 * wide > 0:
+            return True
+    return False

@@ -41,20 +41,21 @@ class _Determinant:
         return self.sides * (self.sides * self.gram / length)
 
 
-def _arc_gap(pair: Pair) -> Tensor:
+def _arc_gap(pair: Pair, det: _Determinant, distance: Tensor, factor: float) -> Tensor:
     """θ(A) + θ(B) - 2θ(c) with sin θ(c) = 2c / R, R² = (1+2A)(1+2B), in which the leading parts cancel on paper.
 
     With X = √(1+4A), Y = √(1+4B) it is 2 arg of a complex number of imaginary part √W(XY-1) - 2c(X+Y); for c > 0 that
     difference equals R²(XY-1-4c)(XY-1+4c) / (√W(XY-1) + 2c(X+Y)), where XY-1-4c = 4(D + 4(AB-c²)) / (XY+1+4c) has no
-    difference left. All is divided by R.
+    difference left. All is divided by R. The pair and its distance are taken `factor` times, and `det` is that of the
+    doubled pair.
     """
-    A, B, c, det = pair.A, pair.B, pair.product, _Determinant.of(pair.times(2))
+    A, B, c = factor * pair.A, factor * pair.B, factor * pair.product
     share = c / det.sides
     X, Y = (1 + 4 * A).sqrt(), (1 + 4 * B).sqrt()
     below = X * Y + 1
     excess = 4 * A / below + 4 * B * (X * (X / below))  # XY - 1
     above = below + 4 * c.clamp(min=0)
-    spread = 4 * (pair.distance / above + det.sides * (det.gram * (det.sides / above)))  # XY - 1 - 4c
+    spread = 4 * (factor * distance / above + det.sides * (det.gram * (det.sides / above)))  # XY - 1 - 4c
     divisor = det.rest * excess + 2 * share.clamp(min=0) * (X + Y)
     close = spread / torch.where(divisor > 0, divisor, 1) * (excess + 4 * c.clamp(min=0))
     imaginary = torch.where(c > 0, close, det.rest * excess - 2 * share * (X + Y))
@@ -72,7 +73,7 @@ class ErfDual(PairDual):
         return torch.zeros_like(A)
 
     def distance_of(self, pair: Pair) -> Tensor:
-        return 2 / math.pi * _arc_gap(pair)
+        return 2 / math.pi * _arc_gap(pair, _Determinant.of(pair.times(2)), pair.distance, 1.0)
 
     def product_of(self, pair: Pair) -> Tensor:
         return 2 / math.pi * torch.atan2(2 * pair.product, _Determinant.of(pair.times(2)).root)
@@ -100,8 +101,11 @@ class GeluDual(PairDual):
     def distance_of(self, pair: Pair) -> Tensor:
         # The odd part alone gives D/4: where D is not small beside A + B, little cancels in the plain difference,
         # and norms of very different size do not spoil it.
+        far = pair.distance > (pair.A + pair.B) / 4
+        if not bool(far.any()):
+            return self._close_distance(pair)
         plain = self.second_moment(pair.A) + self.second_moment(pair.B) - 2 * self.product_of(pair)
-        return torch.where(pair.distance > (pair.A + pair.B) / 4, plain, self._close_distance(pair))
+        return torch.where(far, plain, self._close_distance(pair))
 
     def _close_distance(self, pair: Pair) -> Tensor:
         A, B, c, D, det = pair.A, pair.B, pair.product, pair.distance, _Determinant.of(pair)
@@ -109,7 +113,7 @@ class GeluDual(PairDual):
         X, Y = (1 + 2 * A).sqrt(), (1 + 2 * B).sqrt()
         gap = (A - B) / (X + Y)
         tilt = 2 * torch.atan2(2 * gap, X * Y + 1)  # asin(A/(1+A)) - asin(B/(1+B))
-        arcs = D * torch.atan2(c, root) + (A + B) / 2 * _arc_gap(pair.times(0.5)) + (A - B) / 2 * tilt
+        arcs = D * torch.atan2(c, root) + (A + B) / 2 * _arc_gap(pair, det, D, 0.5) + (A - B) / 2 * tilt
         near, far = root + X, root + Y
         by_gram = (1 / root / X + 2 / (1 + A) - 1) * det.gram_over(near)
         by_gram = by_gram + (1 / root / Y + 2 / (1 + B) - 1) * det.gram_over(far)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from initscope.activations import series_pairs
 from initscope.activations.batches import MANY, flat
 from initscope.activations.coordinates import Plane
 from initscope.activations.doubts import overlooked
 from initscope.activations.dual import Dual, DualValue, Function, Pair, PairValue, covariance
 from initscope.activations.evidence import heard, tell
+from initscope.activations.hermite import Expansion
 from initscope.activations.interpolant import interpolate, interpolate_line, mehler_grid
 from initscope.activations.pieces import Pieces
 from initscope.activations.plane import Kernel, integrate, integrate_line, integrate_plane
@@ -53,11 +56,22 @@ class QuadratureDual(Dual):
     pieces: Pieces | None = None
     rung = "quadrature"
 
+    @cached_property
+    def expansion(self) -> Expansion:
+        """The Hermite coefficients of f."""
+        return Expansion(self.fn, self.slope, self.kinks, self.jumps)
+
     def second_moment(self, A: Tensor) -> Tensor:
+        many = series_pairs.moments(self.expansion, A)
+        if many is not None:
+            return many[0]
         # dS/dA = E f(u) f'(u) u / A, from u = √A z
         return call(_Moment, A, self, self._square, lambda u, v, _: 2 * self.fn(u) * self.slope(u) * u)
 
     def mean(self, A: Tensor) -> Tensor:
+        many = series_pairs.moments(self.expansion, A)
+        if many is not None:
+            return many[1]
         return call(_Moment, A, self, lambda u, v, _: self.fn(u), lambda u, v, _: self.slope(u) * u)
 
     def derivative_second_moment(self, A: Tensor) -> Tensor:
@@ -82,6 +96,10 @@ class QuadratureDual(Dual):
 
     def distance_with_error(self, A: Tensor, B: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
         """The distance and an estimate of its absolute error."""
+        return series_pairs.distance(self.expansion, Pair.of(A, B, D), self._integrated_distance)
+
+    def _integrated_distance(self, pair: Pair) -> tuple[Tensor, Tensor]:
+        A, B, D = pair.A, pair.B, pair.distance
         many = None if self.jumps or self.pieces else self._interpolated_distance
         value, error = flat(self._direct_distance, A, B, D, many, self._enough)
         value, error = torch.where(D > 0, value, 0), torch.where(D > 0, error, 0)
@@ -98,7 +116,7 @@ class QuadratureDual(Dual):
         return self.carry(Pair.of(A, B, D), first.sqrt(), second.sqrt()).product
 
     def slopes(self, pair: Pair) -> Tensor:
-        return self._slopes(pair.A, pair.B, pair.distance)
+        return series_pairs.slopes(self.expansion, pair, self._integrated_slopes)
 
     def derivative_product(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
         if self.jumps:
@@ -107,15 +125,19 @@ class QuadratureDual(Dual):
                 f"f jumps at one of {self.kinks}, so its derivative is a delta function with no values to integrate",
                 "use the closed forms STEP or SIGN, or give the derivative dual by hand",
             )
-        return self._slopes(A, B, D)
+        return self.slopes(Pair.of(A, B, D))
 
-    def _slopes(self, A: Tensor, B: Tensor, D: Tensor) -> Tensor:
+    def _integrated_slopes(self, pair: Pair) -> Tensor:
+        A, B, D = pair.A, pair.B, pair.distance
         many = None if self.pieces else self._interpolated_slopes
         value, error = flat(self._direct_slopes, A, B, D, many, self._enough)
         self._tell(value, error, A, B, lambda u, v, _: self.slope(u) ** 2)
         return value
 
     def carry(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
+        return series_pairs.carry(self.expansion, pair, a, b, self._integrated)
+
+    def _integrated(self, pair: Pair, a: Tensor, b: Tensor) -> PairValue:
         """By the distance; where the norms of f(u) and f(v) differ much it hides the angle, and the product is asked."""
         unequal = _unequal(a, b)
         if not bool(unequal.any()):

@@ -106,11 +106,12 @@ def _compute(
     from initscope.finite import sketch_kernel
     from initscope.networks import Accuracy, kernel_estimate, kernel_with_error, tangent_kernel_with_error
     from initscope.networks.accuracy import warn_inexact
+    from initscope.networks.machine import compiling_announced
     from initscope.networks.planning import size_text
 
     pairs = len(x) * (len(x) + 1) // 2
     errors: Estimate | None = None
-    with progress_bar(settings) as bar:
+    with progress_bar(settings) as bar, compiling_announced(settings.say):
         advance = advancing(bar, bar.add_task("kernel", total=1.0))
         if what.method == "sketch":
             settings.say(f"{len(x)} x {len(x)} kernel: {pairs:,} pairs, a sketch")
@@ -124,16 +125,16 @@ def _compute(
             )
             matrix, accuracy = result.value, result.accuracy
         else:
-            estimate = kernel_estimate(net, x, memory=budget)
+            estimate = kernel_estimate(net, x, quantity=what.quantity, memory=budget)
             settings.say(
                 f"{len(x)} x {len(x)} kernel: {pairs:,} pairs, about {size_text(estimate.peak_bytes)} of memory, "
-                f"{estimate.updates:.1e} pairs of units ({estimate.method})"
+                f"{estimate.updates:.1e} pairs of units ({estimate.method}: {estimate.why})"
             )
             result = kernel_with_error(
                 net, x, quantity=what.quantity, memory=budget, seed=settings.seed, progress=advance
             )
             matrix, accuracy = result.value, result.accuracy
-    warn_inexact("kernel", accuracy)
+    warn_inexact("kernel", accuracy, matrix.dtype)
     return matrix.cpu().numpy(), errors, accuracy
 
 

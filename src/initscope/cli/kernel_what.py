@@ -14,7 +14,7 @@ from initscope.errors import BadInput
 
 if TYPE_CHECKING:
     from initscope.cli.kernel_scale import Spread
-    from initscope.networks.tangent import Parametrization
+    from initscope.networks.own_share import Parametrization
     from initscope.scale.entries import StoredQuantity
 
 QUANTITIES = ("product", "cosine", "distance", "defect", "tangent")

@@ -14,8 +14,9 @@ from initscope.finite.estimate import Estimate
 from initscope.geometry import check_inputs, generator
 from initscope.layers import Conv, Layer
 from initscope.networks import Sequential, as_network
+from initscope.networks.own_share import Parametrization, variances
 from initscope.networks.progress import Progress
-from initscope.networks.tangent import Parametrization, drops_units, parameters, variances
+from initscope.networks.tangent import drops_units, parameters
 
 _BLOCK = 1 << 26  # numbers of per-sample gradients that exist at once
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,10 @@ from initscope.errors import BadInput
 from initscope.geometry.state import Side, State
 
 MOST_AXES = 3  # along which inputs have positions
+_CHANNELS = 16  # from which on products of matrices are cheaper than differences
+_FEW = 8  # near pairs are computed one by one where they are fewer than one in so many
+_AT_ONCE = 1 << 20  # numbers of near pairs held at once
+_ROUNDINGS = 4e12  # 1 - cosine in units of rounding from which on a difference from 1 is known to 1e-12
 
 
 @dataclass(frozen=True)
@@ -161,11 +166,42 @@ def _product(x: Tensor, y: Tensor, zipped: bool, all_positions: bool) -> Tensor:
 def _excess(x: Tensor, y: Tensor, zipped: bool, all_positions: bool) -> Tensor:
     """√(AB) |x/√A - y/√B|², A and B the mean squares over channels, with its digits however small it is.
 
+    Differences cost channels times pairs; of vectors, most pairs are far apart and known from a product of matrices.
+    """
+    if zipped or x.ndim > 3 or x.shape[2] < _CHANNELS or x.device.type == "mps":
+        return _by_differences(x, y, zipped, all_positions)
+    excess, near = _by_products(x, y)
+    where = near.nonzero()
+    if _FEW * len(where) > near.numel():
+        return _by_differences(x, y, zipped, all_positions)
+    for part in torch.split(where, max(1, _AT_ONCE // x.shape[2])):
+        k, i, j = part.unbind(1)
+        # One pair after the other as zipped inputs, (1, pairs, c).
+        excess[k, i, j] = _by_differences(x[k, i][None], y[k, j][None], True, False)[0]
+    return excess
+
+
+def _by_products(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """2√(AB)(1 - cosine) of all pairs of vectors (K, n, c), and where that is not known to 1e-12 of itself."""
+    (unit_x, norm_x), (unit_y, norm_y) = _units(x.double()), _units(y.double())
+    channels = x.shape[2]
+    apart = 1 - unit_x @ unit_y.transpose(1, 2) / channels
+    least = _ROUNDINGS * torch.finfo(torch.float64).eps * math.sqrt(channels)
+    both = norm_x[:, :, None] * norm_y[:, None]
+    return (2 * both * apart).to(x.dtype), ~((apart > least) & (both > 0))
+
+
+def _by_differences(x: Tensor, y: Tensor, zipped: bool, all_positions: bool) -> Tensor:
+    """√(AB) |x/√A - y/√B|², A and B the mean squares over channels, with its digits however small it is.
+
     Unit vectors know pairs of unequal norm. Where the norms are closer than the directions, it is `D - (√A - √B)²` instead, from
     the differences x - y alone: √A - √B = E (x - y)(x + y) / (√A + √B). Channel by channel, so that nothing larger is stored.
     """
     (unit_x, norm_x), (unit_y, norm_y) = _units(x), _units(y)
     positions, channels = x.shape[3:], x.shape[2]
+    if zipped and not positions:  # vectors pair by pair: nothing larger than they are
+        one, two, three = ((unit_x - unit_y).square(), (x - y).square(), (x - y) * (x + y))
+        return _smaller(one.mean(2) * norm_x * norm_y, two.mean(2), three.mean(2), norm_x + norm_y)
 
     def left(t: Tensor) -> Tensor:
         t = t.flatten(2) if positions else t[..., None]
@@ -184,10 +220,14 @@ def _excess(x: Tensor, y: Tensor, zipped: bool, all_positions: bool) -> Tensor:
     sides = _summed(
         channels, lambda c: (left(x[:, :, c]) - right(y[:, :, c])).mul_(left(x[:, :, c]) + right(y[:, :, c]))
     )
-    total = left(norm_x) + right(norm_y)
-    gap = (sides / channels / torch.where(total > 0, total, 1)).square_()
-    excess = torch.where(gap <= turned, (distance - gap).clamp_min(0), turned)
+    excess = _smaller(turned, distance, sides / channels, left(norm_x) + right(norm_y))
     return _with_positions(excess, positions, all_positions) if positions else excess[..., 0]
+
+
+def _smaller(turned: Tensor, distance: Tensor, sides: Tensor, total: Tensor) -> Tensor:
+    """The excess by unit vectors, or by D - (√A - √B)² where the norms are closer than the directions."""
+    gap = (sides / torch.where(total > 0, total, 1)).square()
+    return torch.where(gap <= turned, (distance - gap).clamp_min(0), turned)
 
 
 def _summed(count: int, term: Callable[[int], Tensor]) -> Tensor:

@@ -49,10 +49,15 @@ def add_bias(state: State, law: Independent | None, fans: Fans, word: str, trace
     if law.gaussian:
         return biased
     smallest = min(float(biased.x.norm.min()), float(biased.y.norm.min()))
-    cumulant = law.excess_kurtosis * (law.variance(fans) / smallest) ** 2
     trace.note(f"{word}: {law.name} biases are taken as Gaussian of the same variance")
-    trace.answer("approximate", abs(cumulant) / math.sqrt(8))
+    trace.answer("approximate", not_gaussian(law, fans, smallest))
     return replace(biased, draw=_draw(state, law, fans))
+
+
+def not_gaussian(law: Independent, fans: Fans, smallest: float) -> float:
+    """The relative error of taking biases as Gaussian, `smallest` being the smallest E u² behind them: |κ|/√8."""
+    cumulant = law.excess_kurtosis * (law.variance(fans) / smallest) ** 2
+    return abs(cumulant) / math.sqrt(8)
 
 
 def add_drawn_bias(state: State, law: Independent | None, fans: Fans) -> State:

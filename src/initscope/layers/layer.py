@@ -20,7 +20,9 @@ from initscope.weights import WeightLaw
 Shape = tuple[int, ...]  # of one input: (c, l), (c, h, w), (c, d, h, w) or (d,)
 Rung = Literal["exact", "own dual", "quadrature", "approximate", "monte carlo", "simulated"]
 RUNGS: tuple[Rung, ...] = get_args(Rung)  # from the most to the least certain
-_INTEGRALS: dict[str, Rung] = {"own dual": "own dual", "quadrature": "quadrature", "monte carlo": "monte carlo"}
+_INTEGRALS: dict[str, Rung] = {  # a series is one of integrals, of its coefficients
+    "own dual": "own dual", "series": "quadrature", "quadrature": "quadrature", "monte carlo": "monte carlo",
+}  # fmt: skip
 
 
 @dataclass

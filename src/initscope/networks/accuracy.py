@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+import torch
 from torch import Tensor
 
 from initscope.errors import InexactIntegral
 from initscope.layers import RUNGS, Rung, Trace
 
-TOLERANCE = 1e-6  # relative errors above it are announced
+TOLERANCES = {torch.float32: 1e-5}  # relative errors above it are announced, in matrices of this type
+TOLERANCE = 1e-6  # in others
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,12 @@ class KernelResult:
     accuracy: Accuracy
 
 
-def warn_inexact(place: str, accuracy: Accuracy) -> None:
+def warn_inexact(place: str, accuracy: Accuracy, dtype: torch.dtype = torch.float64) -> None:
     """A warning where an integral is less certain than anybody would expect of an exact answer.
 
     Simulations announce themselves, and approximations are noted with the layer.
     """
-    if not accuracy.integral_error <= TOLERANCE:
+    if not accuracy.integral_error <= TOLERANCES.get(dtype, TOLERANCE):
         remedy = (
             "use more samples"
             if accuracy.method == "monte carlo"

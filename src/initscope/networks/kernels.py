@@ -16,6 +16,7 @@ from initscope.layers import Layer, Trace
 from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.composition import Sequential, as_network
 from initscope.networks.fast import FastPlan, fast_accuracy, fast_plan
+from initscope.networks.machine import Unknown, answer, steps_bytes, unknown
 from initscope.networks.planning import (
     REPLICATES,
     UNITS,
@@ -25,6 +26,7 @@ from initscope.networks.planning import (
     require_memory,
     require_range,
     simulates,
+    size_text,
     working_dtype,
 )
 from initscope.networks.prediction import Totals, geometry, totals
@@ -32,7 +34,7 @@ from initscope.networks.progress import Progress
 from initscope.networks.tiles import tiles
 
 Quantity = Literal["product", "cosine", "distance", "defect"]
-Method = Literal["fused", "tiles", "joint"]
+Method = Literal["fused", "steps", "tiles", "joint"]
 UNEQUAL = 2.0  # ratio of norms from which angles are computed in float64
 
 
@@ -40,7 +42,8 @@ UNEQUAL = 2.0  # ratio of norms from which angles are computed in float64
 class KernelEstimate:
     """What a kernel will need, before it is computed."""
 
-    method: Method  # fused loops, generic tiles, or the whole batch at once
+    method: Method  # fused loops, compiled steps, generic tiles, or the whole batch at once
+    why: str
     pairs: int  # pairs of inputs, each counted once
     updates: int  # pairs of units carried through a layer: the work
     output_bytes: int
@@ -75,7 +78,7 @@ def kernel(
             [0.3183, 1.0000]])
     """
     result = kernel_with_error(net, x, y, quantity=quantity, dtype=dtype, memory=memory, seed=seed, progress=progress)
-    warn_inexact("kernel", result.accuracy)
+    warn_inexact("kernel", result.accuracy, result.value.dtype)
     return result.value
 
 
@@ -96,44 +99,91 @@ def kernel_with_error(
     net.output_shape(tuple(x.shape[1:]))
     dtype = dtype or (x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32)
     x, y = x.detach().to(dtype), None if y is None else y.detach().to(dtype)
-    plan = kernel_estimate(net, x, y, memory=memory)
-    fast = fast_plan(net, tuple(x.shape[1:])) if plan.method == "fused" else None
+    allowed = budget(memory, x.device)
+    fast = _fast(net, x, y, allowed)
     if fast is not None:
         return KernelResult(_fused(fast, x, y, quantity, progress), fast_accuracy(net, x, y))
+    if quantity == "product":
+        try:
+            found = answer(net, x, y, progress=progress, allowed=allowed)
+            return KernelResult(found.product.to(dtype), found.accuracy)
+        except Unknown:
+            pass  # answered layer by layer
+    plan = _layerwise(net, x, y, allowed)
     if plan.method == "tiles":
         return _tiled(net, x, y, quantity, plan.tile, progress)
     return _joint(net, x, y, quantity, seed, progress)
 
 
-def kernel_estimate(net: Layer, x: Tensor, y: Tensor | None = None, *, memory: int | None = None) -> KernelEstimate:
-    """How `kernel` will go about it and what it will use; raises BadInput where it does not fit."""
+def kernel_estimate(
+    net: Layer, x: Tensor, y: Tensor | None = None, *, quantity: Quantity = "product", memory: int | None = None
+) -> KernelEstimate:
+    """How `kernel` will go about it, why, and what it will use; raises BadInput where it does not fit.
+
+    >>> from initscope.networks import parse
+    >>> images = torch.ones(2, 3, 8, 8)
+    >>> kernel_estimate(parse("conv3 relu gap"), images).method, kernel_estimate(parse("conv3 relu maxpool2 gap"), images).method
+    ('fused', 'joint')
+    """
     check_inputs(x, y, zipped=False)
     net = as_network("kernel", net)
+    dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
+    x, y = x.to(dtype), None if y is None else y.to(dtype)
+    allowed = budget(memory, x.device)
+    fast = _fast(net, x, y, allowed)
+    if fast is not None:
+        count = len(x if y is None else y)
+        why = "a stack of conv or dense layers with leaky ReLU"
+        return _estimate("fused", why, net, x, y, fast.peak_bytes(x, count), len(x))
+    why_not = unknown(net, x, y) if quantity == "product" else "compiled steps carry products only"
+    if why_not is None:
+        needed = steps_bytes(net, x, y)
+        if needed <= allowed:
+            return _estimate("steps", "every layer has a compiled step", net, x, y, needed, len(x))
+        why_not = f"compiled steps need {size_text(needed)}"
+    plan = _layerwise(net, x, y, allowed)
+    return replace(plan, why=plan.why or why_not)
+
+
+def _fast(net: Sequential, x: Tensor, y: Tensor | None, allowed: int) -> FastPlan | None:
+    """The fused loops, if they serve the network, fit and hold its norms."""
+    fast = fast_plan(net, tuple(x.shape[1:]))
+    if fast is None or fast.peak_bytes(x, len(x if y is None else y)) > allowed:
+        return None
+    return fast if fast.in_range(*((x,) if y is None else (x, y))) else None
+
+
+def _estimate(
+    method: Method, why: str, net: Sequential, x: Tensor, y: Tensor | None, peak: int, tile: int
+) -> KernelEstimate:
     n, m = len(x), len(x if y is None else y)
     pairs = n * (n + 1) // 2 if y is None else n * m
-    shape, positions = tuple(x.shape[1:]), math.prod(x.shape[2:])
-    dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
-    all_positions = net.needs_all_positions and positions > 1
-    updates = pairs * len(net.layers) * (positions**2 if all_positions else positions)
-    output, allowed = n * m * dtype.itemsize, budget(memory, x.device)
-    fast = fast_plan(net, shape)
-    sides = (x,) if y is None else (x, y)
-    if fast is not None and fast.peak_bytes(x, m) <= allowed and fast.in_range(*(side.to(dtype) for side in sides)):
-        return KernelEstimate("fused", pairs, updates, output, fast.peak_bytes(x, m), n)
+    positions = math.prod(x.shape[2:])
+    updates = pairs * len(net.layers) * (positions**2 if net.needs_all_positions else positions)
+    return KernelEstimate(method, why, pairs, updates, n * m * x.dtype.itemsize, peak, tile)
+
+
+def _layerwise(net: Sequential, x: Tensor, y: Tensor | None, allowed: int) -> KernelEstimate:
+    """In tiles that fit, or the whole batch at once."""
+    n, m = len(x), len(x if y is None else y)
+    shape, output = tuple(x.shape[1:]), n * m * x.dtype.itemsize
     remedy = "use smaller or fewer inputs, or raise memory="
     simulated = simulates(net, x)
     if net.needs_joint_batch or simulated:
         count = n + (0 if y is None else m)
         needed = joint_bytes(net, shape, count, simulated)
         require_memory("kernel", needed, allowed, remedy)
-        return KernelEstimate("joint", pairs, updates, output, needed, count)
+        why = "some layer has no closed form" if simulated else "batch norm couples the inputs"
+        return _estimate("joint", why, net, x, y, needed, count)
     per_pair = entry_bytes(net, shape, working_dtype(x))
-    own = per_pair if all_positions else 0  # pairs of positions within each image of a tile
+    own = (
+        per_pair if net.needs_all_positions and math.prod(shape[1:]) > 1 else 0
+    )  # pairs of positions within each image
     require_memory("kernel", 2 * output + per_pair + own, allowed, remedy)
     free = allowed - 2 * output
     tile = int((math.sqrt(own**2 + per_pair * free) - own) / per_pair)  # tile² pairs + 2 tile images
     tile = max(1, min(tile, max(n, m), 256))
-    return KernelEstimate("tiles", pairs, updates, output, 2 * output + tile * tile * per_pair + 2 * tile * own, tile)
+    return _estimate("tiles", "", net, x, y, 2 * output + tile * tile * per_pair + 2 * tile * own, tile)
 
 
 def _check(x: Tensor, y: Tensor | None, quantity: str, dtype: torch.dtype | None) -> None:
@@ -230,7 +280,8 @@ def _joint(
         distances = torch.stack([(f.a.sqrt()[:, None] - f.a.sqrt()).square() + f.excess for f in moments])
         excess = excess_of(norm[:, None], norm, distances.mean(0))
     excess, product = (excess + excess.T) / 2, (product + product.T) / 2
-    excess, product = excess - excess.diagonal().diag(), product + (norm - product.diagonal()).diag()
+    excess.fill_diagonal_(0)
+    product.diagonal().copy_(norm)  # written, not added: a norm that overflows stays infinite
     accuracy = Accuracy.of(traces)
     if len(moments) > 1:
         spread = products.std(0) / math.sqrt(len(moments)) / (norm[:, None] * norm).sqrt().clamp_min(1e-300)

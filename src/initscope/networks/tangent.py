@@ -10,27 +10,26 @@ depends on how close two inputs are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from initscope.errors import BadInput, NoExactForm
-from initscope.geometry import Inputs, State, check_inputs
+from initscope.geometry import Inputs, check_inputs
 from initscope.layers import Conv, Dense, Dropout, Layer, Shape, Trace
 from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Composition, Sequential, as_network
-from initscope.networks.fast import FastPlan, Variances, fast_accuracy, fast_plan, variances_of
+from initscope.networks.fast import FastPlan, fast_accuracy, fast_plan
+from initscope.networks.machine import Unknown, answer
 from initscope.networks.masks import Masked
+from initscope.networks.own_share import OwnShare, Parametrization
 from initscope.networks.planning import budget, entry_bytes, require_memory, require_range, simulates, working_dtype
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
 from initscope.networks.tiles import tiles
-from initscope.weights import Fans
 
-Parametrization = Literal["ntk", "standard"]
 _TWIN = "take finite.simulate_tangent"
 PARALLEL = 1e-4  # 1 - |cosine| up to which inputs are taken for parallel
 SAME_LENGTH = 0.01  # relative difference of lengths up to which float32 knows the angle well enough
@@ -67,7 +66,7 @@ def tangent_kernel(
     result = tangent_kernel_with_error(
         net, x, y, parametrization=parametrization, dtype=dtype, memory=memory, progress=progress
     )
-    warn_inexact("tangent_kernel", result.accuracy)
+    warn_inexact("tangent_kernel", result.accuracy, result.value.dtype)
     return result.value
 
 
@@ -98,6 +97,9 @@ def tangent_kernel_with_error(
         quick = _fused(fast, x, None if y is None else other, standard, progress)
         if quick is not None:
             return KernelResult(quick, fast_accuracy(net, x, None if y is None else other))
+    quick_steps = _stepped(net, x, None if y is None else other, standard, memory, progress)
+    if quick_steps is not None:
+        return quick_steps
     require_closed_forms(net, x)
     out = x.new_empty(len(x), len(other))
     side = _tile(net, x, len(other), memory)
@@ -108,12 +110,27 @@ def tangent_kernel_with_error(
         if progress is not None:
             progress(done, len(work))
         one_pass = y is None and rows == columns and drops_units(net)
-        traces.append(Trace(own=_Own(parametrization)))
+        traces.append(Trace(own=OwnShare(parametrization)))
         out[rows, columns] = _tangents(net, x[rows].to(wide), other[columns].to(wide), one_pass, traces[-1])
     if progress is not None:
         progress(len(work), len(work))
     require_range("tangent_kernel", out)
     return KernelResult(out.triu() + out.triu(1).T if y is None else out, Accuracy.of(traces))
+
+
+def _stepped(
+    net: Sequential, x: Tensor, y: Tensor | None, standard: bool, memory: int | None, progress: Progress | None
+) -> KernelResult | None:
+    """By compiled steps, in float64: slopes of a kink know angles to the root of rounding."""
+    if drops_units(net):
+        return None  # an input beside itself is one pass
+    wide = None if y is None else y.double()
+    try:
+        found = answer(net, x.double(), wide, standard=standard, progress=progress, allowed=budget(memory, x.device))
+    except Unknown:
+        return None
+    assert found.tangent is not None
+    return KernelResult(found.tangent.to(x.dtype), found.accuracy)
 
 
 def _fused(fast: FastPlan, x: Tensor, y: Tensor | None, standard: bool, progress: Progress | None) -> Tensor | None:
@@ -181,39 +198,6 @@ def _tangents(net: Sequential, x: Tensor, y: Tensor, one_pass: bool, trace: Trac
     inputs = Inputs(x, y, zipped=False, all_positions=net.needs_all_positions, joint=one_pass)
     found = totals(net.propagate(inputs, trace))
     return torch.zeros_like(found.product) if found.tangent is None else found.tangent  # None: no weights at all
-
-
-@dataclass(frozen=True)
-class _Own:
-    """Behind each layer with weights: what those weights contribute to the tangent kernel."""
-
-    parametrization: Parametrization
-
-    def __call__(self, layer: Layer, before: State, after: State) -> State:
-        own = after.product  # by ω: the covariance itself, bias and all
-        if self.parametrization == "standard":
-            assert isinstance(layer, Dense | Conv)
-            if isinstance(layer, Conv):
-                weight, bias = variances(layer.on(len(before.positions)), before.channels)
-            else:
-                weight, bias = variances(layer, before.units)
-            own = (own - (bias or 0.0)) / weight + (0.0 if bias is None else 1.0)
-        return replace(after, tangent=own if after.tangent is None else after.tangent + own)
-
-
-def variances(layer: Dense | Conv, inputs: int) -> Variances:
-    """Of the layer's weights and of its biases, None without biases; `inputs`: channels, or units of a dense layer's input."""
-    if (
-        layer.weights.centres_filters
-        or layer.weights.taps(layer.window.kernel if isinstance(layer, Conv) else (1, 1)) is not None
-    ):
-        raise NoExactForm(
-            layer.word,
-            f"{layer.weights.name} weights are not independent",
-            "use another weight law, or the exact kernel with parametrization='ntk'",
-        )
-    fans = layer.fans(inputs) if isinstance(layer, Conv) else Fans(inputs, layer.width)
-    return variances_of(layer, fans)
 
 
 def parameters(layer: Layer, shape: Shape) -> list[tuple[Dense | Conv, Shape]]:

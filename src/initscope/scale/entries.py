@@ -12,8 +12,9 @@ from initscope.networks import KernelResult, Sequential, kernel_estimate, kernel
 from initscope.networks.fast import fast_plan
 from initscope.networks.fused import compiled_path
 from initscope.networks.kernels import Quantity
+from initscope.networks.own_share import Parametrization
 from initscope.networks.planning import entry_bytes
-from initscope.networks.tangent import LARGEST_TILE, Parametrization, parameters, require_closed_forms
+from initscope.networks.tangent import LARGEST_TILE, parameters, require_closed_forms
 
 StoredQuantity = Quantity | Literal["tangent"]
 QUANTITIES = (*get_args(Quantity), "tangent")
@@ -46,7 +47,8 @@ class Entries:
 
     def peak_bytes(self, net: Sequential, x: Tensor) -> int:
         """The most that all pairs of x (n, ...) with others like them take, beside the inputs."""
-        estimate = kernel_estimate(net, x, x, memory=UNLIMITED)
+        quantity = "product" if self.quantity == "tangent" else self.quantity
+        estimate = kernel_estimate(net, x, x, quantity=quantity, memory=UNLIMITED)
         if estimate.method == "joint":
             problem = "a network with batch norm, or with a layer that is simulated, takes all inputs at once"
             raise BadInput("kernel_to", problem, "use iscope.kernel, or a network whose layers have closed forms")

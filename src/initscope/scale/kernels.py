@@ -21,9 +21,9 @@ from initscope.geometry import check_inputs
 from initscope.layers import Layer
 from initscope.networks import Sequential, as_network
 from initscope.networks.accuracy import warn_inexact
+from initscope.networks.own_share import Parametrization
 from initscope.networks.planning import free_memory, size_text
 from initscope.networks.progress import Progress
-from initscope.networks.tangent import Parametrization
 from initscope.scale.entries import Entries, StoredQuantity
 from initscope.scale.extras import Unfinished
 from initscope.scale.job import make_job, require_same

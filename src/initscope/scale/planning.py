@@ -15,8 +15,8 @@ from torch import Tensor
 from initscope.errors import BadInput
 from initscope.layers import Layer
 from initscope.networks import Sequential, as_network, kernel_estimate
+from initscope.networks.own_share import Parametrization
 from initscope.networks.planning import budget, size_text
-from initscope.networks.tangent import Parametrization
 from initscope.scale.entries import UNLIMITED, Entries, StoredQuantity
 from initscope.scale.tile import one_thread
 

@@ -9,6 +9,7 @@ The state `X` of a pair is the product E[uv] or the squared distance E(u - v)²,
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -33,14 +34,27 @@ _IN_ORDER: dict[str, Any] = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
 
 def compiled(function: F) -> F:
     """Compile a step of the loops, together with the loop that calls it."""
-    return cast(F, numba.njit(**_OPTIONS)(function))
+    return cast(F, numba.njit(**_OPTIONS)(_named(function)))
 
 
 def in_order(function: F) -> F:
     """Compile what must be computed as it is written: another order could leave the range of float32, and the compiler may
     choose another one for what is kept on disk than for what it runs at once.
     """
-    return cast(F, numba.njit(**_IN_ORDER)(function))
+    return cast(F, numba.njit(**_IN_ORDER)(_named(function)))
+
+
+def _named(function: F) -> F:
+    """A function that was made for some case, with a name that tells the case.
+
+    What is kept on disk is linked by name, and processes count the functions of one name each for itself: two cases that
+    two processes compiled would be taken for one another.
+    """
+    inside = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    if inside:
+        case = " ".join(getattr(getattr(v, "py_func", v), "__qualname__", None) or repr(v) for v in inside)
+        function.__qualname__ += f"_{zlib.crc32(case.encode()):x}"
+    return function
 
 
 def by_quantity(make: Callable[[bool], Any]) -> Any:

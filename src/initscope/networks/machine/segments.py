@@ -1,0 +1,161 @@
+"""A network cut into segments that end where positions meet: at an average over windows, at the end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from initscope.layers import AveragePool
+from initscope.networks.machine.frames import Code, Step
+from initscope.networks.machine.tape import Fields, Kind, Unknown, Value
+from initscope.networks.machine.writer import Writer
+
+Array = np.ndarray[Any, Any]
+NUMBERS = 21  # of a step
+NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The numbers of some inputs for all steps of a segment: where those of each step begin, and the size of a block."""
+
+    values: Array
+    at: Array
+    sizes: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Steps and what they need; `moves` (n, 3): displacements and twice their weight, `half` those of a block beside itself."""
+
+    steps: Array
+    constants: Array
+    fields: tuple[Fields | None, ...]
+    registers: int
+    places: int  # of the largest window
+    wraps: bool
+    moves: Array
+    half: Array
+    fetched: int  # registers that begin with what an average over windows left: 0 for raw inputs
+    windows: int  # pairs of windows that it ends with, 0: with sums
+    row: int  # places of the longest row
+
+    def pack(self, images: slice, width: int, dtype: torch.dtype) -> Packed:
+        """The numbers of these inputs in blocks of `width`, the last one filled up with zeros."""
+        at, sizes, parts, total = [], [], [], 0
+        for fields in self.fields:
+            at.append(total)
+            if fields is None:
+                sizes.append(0)
+                continue
+            values = fields(images).to(dtype)
+            blocks = -(-len(values) // width)
+            block = values.new_zeros(blocks * width, *values.shape[1:])
+            block[: len(values)] = values
+            laid = block.view(blocks, width, *values.shape[1:]).permute(0, 2, 3, 1).contiguous()
+            parts.append(laid.flatten())
+            sizes.append(laid[0].numel())
+            total += laid.numel()
+        values = torch.cat(parts) if parts else torch.zeros(1, dtype=dtype)
+        return Packed(values.numpy(), np.array(at), np.array(sizes))
+
+    def packed_bytes(self, itemsize: int) -> int:
+        """Of one input."""
+        return itemsize * sum(int(s[Step._fields.index("fields")]) * _places(s) for s in self.steps)
+
+
+def _places(step: Array) -> int:
+    names = Step._fields
+    return int(step[names.index("height")] * step[names.index("width")])
+
+
+def start(writer: Writer, norm: Tensor, mean: Tensor, channels: int, inputs: Tensor | None, gaussian: bool) -> Value:
+    """The first value of a segment: raw inputs (images, places, channels), or what an average over windows left."""
+    slopes = -1
+    product = writer.tape.take()
+    first = Value((Kind(product, slopes, norm, mean, gaussian),), (1.0,), channels)
+    if inputs is not None:
+        share = inputs / math.sqrt(inputs.shape[-1])  # a mean over channels
+        writer.tape.emit(Code.LOAD, (), lambda images: share[images], out=product, **writer.tape.place(first))
+        return first
+    writer.tape.emit(Code.FETCH, (), None, out=product, a=0, **writer.tape.place(first))
+    if writer.standard is not None:
+        slopes = writer.tape.take()
+        writer.tape.emit(Code.FETCH, (), None, out=slopes, a=1, **writer.tape.place(first))
+    return Value((Kind(product, slopes, norm, mean, gaussian),), (1.0,), channels)
+
+
+def end_with_sums(writer: Writer, value: Value, everywhere: bool, raw: bool) -> tuple[Segment, Value]:
+    """Sums over positions: all pairs of them, or (flattened) equal ones."""
+    value = writer.tape.merged(value)
+    kind = value.kinds[0]
+    for out, register in enumerate((kind.register, kind.slopes)):
+        if register >= 0:
+            writer.tape.emit(Code.TOTAL, (), None, out=out, a=register, **writer.tape.place(value))
+    return _segment(writer, value, everywhere, raw, 0), value
+
+
+def end_with_windows(
+    writer: Writer, value: Value, layer: AveragePool, size: tuple[int, int], raw: bool
+) -> tuple[Segment, Value]:
+    """Averages over windows of positions."""
+    value = writer.tape.merged(value)
+    frame = layer.frame(2)
+    if layer.edges != "count" and layer.padding != "valid":
+        raise Unknown(f"{layer.word} leaves out its border")
+    kind, (height, width) = value.kinds[0], value.size
+    before = [m[0] for m in frame.margins((height, width))]
+    weight = 1 / math.prod(frame.kernel) ** 2
+    for out, register in enumerate((kind.register, kind.slopes)):
+        if register >= 0:
+            writer.tape.emit(
+                Code.POOL, (weight,), None, out=out, a=register, in_height=size[0], in_width=size[1],
+                taps_y=frame.kernel[0], taps_x=frame.kernel[1], step_y=frame.stride[0], step_x=frame.stride[1],
+                before_y=before[0], before_x=before[1], **writer.tape.place(value),
+            )  # fmt: skip
+    return _segment(writer, value, True, raw, math.prod(size) ** 2), value
+
+
+def plain_segment(writer: Writer, value: Value) -> Segment:
+    """Steps on vectors, which begin and end in registers."""
+    return _segment(writer, value, False, True, 0)
+
+
+def _segment(writer: Writer, value: Value, everywhere: bool, raw: bool, windows: int) -> Segment:
+    wraps = writer.padding == "wraps"
+    steps = np.array(writer.tape.steps, dtype=np.int64)
+    constants = np.zeros((len(steps), NUMBERS), NUMPY[writer.dtype])
+    for i, numbers in enumerate(writer.tape.constants):
+        constants[i, : len(numbers)] = numbers
+    names = Step._fields
+    for i, fields in enumerate(writer.tape.fields):
+        if fields is not None:
+            steps[i, names.index("fields")] = fields(slice(0, 1)).shape[-1]
+    moves, half = displacements(value.size, value.stride, wraps) if everywhere else (np.array([[0, 0, 2]]),) * 2
+    widths = [int(s[names.index("width")]) for s in steps] + [int(s[names.index("in_width")]) for s in steps]
+    return Segment(
+        steps, constants, tuple(writer.tape.fields), writer.tape.registers, max(_places(s) for s in steps), wraps, moves, half,
+        0 if raw else 1 + (writer.standard is not None), windows, max(widths),
+    )  # fmt: skip
+
+
+def displacements(size: tuple[int, int], stride: tuple[int, int], wraps: bool) -> tuple[Array, Array]:
+    """All of them; and half of them, by which a block and itself are known: (i, j) at d is (j, i) at -d."""
+    (height, width), (down, across) = size, stride
+    rows = range(height) if wraps else range(1 - height, height)
+    columns = range(width) if wraps else range(1 - width, width)
+    whole, half = [], []
+    for y in rows:
+        for x in columns:
+            whole.append((y * down, x * across, 2))
+            back = ((-y) % height, (-x) % width) if wraps else (-y, -x)
+            if (y, x) == back:
+                half.append((y * down, x * across, 1))
+            elif (y, x) < back:
+                half.append((y * down, x * across, 2))
+    return np.array(whole), np.array(half)
