@@ -100,6 +100,38 @@ def test_of_large_models_a_write_is_found_and_named(monkeypatch: pytest.MonkeyPa
     assert not any(n.detail == "stay" for n in report.notes if n.kind == "written")
 
 
+def test_weights_are_copied_unless_only_torchs_own_modules_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss, a hook, a replaced forward or a function in an attribute may write to weights of plain layers."""
+
+    def write(*_: Any) -> None:
+        model[0].weight.data.mul_(2)
+
+    def loss(output: Tensor, _: Any) -> Tensor:
+        write()
+        return output.square().mean()
+
+    def forward(x: Tensor) -> Tensor:
+        write()
+        return x
+
+    changes: list[Callable[[], dict[str, Any]]] = [
+        lambda: {"loss": loss},
+        lambda: model[1].register_forward_hook(write) and {},  # type: ignore[func-returns-value]
+        lambda: setattr(model[1], "forward", forward) or {},  # type: ignore[func-returns-value]
+        lambda: model[0].bias.register_hook(write) and {},  # type: ignore[func-returns-value]
+    ]
+    for change in changes:
+        model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+        options = change() or {}
+        before = fingerprint(model)
+        report = check(model, torch.randn(4, 8), seeds=1, theory=False, **options)
+        assert fingerprint(model) == before
+        assert [note.steps for note in report.notes if note.kind == "written"] == [("0.weight",)]
+    plain = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Embedding(4, 4, max_norm=1.0))
+    assert [w.name for w in safekeeping.Kept(plain, users_code=False)._before] == ["2.weight"]
+    assert len(safekeeping.Kept(plain)._before) == 3
+
+
 def test_sums_see_what_moves() -> None:
     for dtype in (torch.float32, torch.float16, torch.float64, torch.complex64, torch.int8):
         values = torch.arange(1, 9).to(dtype)

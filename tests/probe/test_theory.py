@@ -30,7 +30,7 @@ def _covered(name: str, draws: int) -> list[bool]:
         with torch.random.fork_rng():
             torch.manual_seed(1000 * (1 + list(STACKS).index(name)) + seed)  # no two stacks share their draws
             model = make()
-        found = inspect_model(model, batch, backward=False).steps[-1].observed.predicted
+        found = inspect_model(model, batch, backward=False, theory_seconds=math.inf).steps[-1].observed.predicted
         assert found is not None, name
         inside.append(found.explained)
     return inside
@@ -52,7 +52,7 @@ def test_intervals_cover_at_their_rate() -> None:
 def test_every_layer_is_predicted(name: str) -> None:
     make, data = STACKS[name]
     torch.manual_seed(0)
-    steps = inspect_model(make(), as_batch(data, nn.Identity()), backward=False).steps
+    steps = inspect_model(make(), as_batch(data, nn.Identity()), backward=False, theory_seconds=math.inf).steps
     unknown = [s.call.kind for s in steps if s.observed.predicted is None]
     assert all(kind in ("pooling", "norm") for kind in unknown)
 

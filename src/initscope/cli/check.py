@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
@@ -27,15 +27,34 @@ all_option = click.option(
 )
 
 
+class Predicting(NamedTuple):
+    """How theory is computed, as `check` takes it."""
+
+    how: bool | Literal["full"]
+    seconds: float | None
+
+
 @click.command("check", short_help="Find what collapses in an untrained model, layer by layer.", epilog=MODEL_HELP)
 @common_options
 @job_options
 @html_option
 @all_option
 @click.option("--full-theory", is_flag=True, help="Predict also the steps that take longer to predict than to measure.")
+@click.option(
+    "--theory-seconds",
+    type=click.FloatRange(0),
+    default=None,
+    help="How long theory may take [default: as long as the measured pass, 0.2 to 30 s].",
+)
 @click.option("--no-remedies", is_flag=True, help="Do not try remedies on a model that is not healthy.")
 def command(
-    settings: Settings, job: Job, html: Path | None, everything: bool, full_theory: bool, no_remedies: bool
+    settings: Settings,
+    job: Job,
+    html: Path | None,
+    everything: bool,
+    full_theory: bool,
+    theory_seconds: float | None,
+    no_remedies: bool,
 ) -> None:
     """Norms, angles, gradients and rank of a batch after every step of MODEL, beside what theory predicts.
 
@@ -47,7 +66,7 @@ def command(
         subject = load_subject(settings, job)
         with progress_bar(settings) as bar:
             told = staging(bar, bar.add_task("check", total=None))
-            theory: bool | Literal["full"] = "full" if full_theory else True
+            theory = Predicting("full" if full_theory else True, theory_seconds)
             report = _measure(settings, job, subject, remedies=not no_remedies, theory=theory, progress=told)
     if html is not None:
         from initscope.report import write_check_page
@@ -84,7 +103,7 @@ def _measure(
     subject: Subject,
     *,
     remedies: bool,
-    theory: bool | Literal["full"],
+    theory: Predicting,
     progress: Progress,
 ) -> Report:
     from dataclasses import replace
@@ -98,7 +117,15 @@ def _measure(
 
     options = {"loss": subject.loss, "seed": settings.seed, "train": not job.evaluate}
     told = part(progress, 0.0, 0.3 if remedies else 1.0)
-    report = check(subject.model, subject.batch, seeds=job.seeds, theory=theory, progress=told, **options)  # type: ignore[arg-type]
+    report = check(
+        subject.model,
+        subject.batch,
+        seeds=job.seeds,
+        theory=theory.how,
+        theory_seconds=theory.seconds,
+        progress=told,
+        **options,  # type: ignore[arg-type]
+    )
     if not remedies or report.verdict == "healthy" or report.failure is not None:
         return report
     model = subject.model if isinstance(subject.model, nn.Module) else build(subject.model, settings.seed)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
-from scipy.stats import t as student
+from scipy.special import stdtrit
 from torch import Tensor
 
 from initscope.geometry import Side, State, excess_of
-from initscope.networks.prediction import geometry
 from initscope.probe.measure import CLOSE
 
 PAIRS = 8  # pairs of samples that the theory follows
@@ -45,27 +45,48 @@ class Noise:
         if self.variance == 0:
             return 1.0
         freedom = max(1.0, self.variance**2 / self.wobble) if 0 < self.wobble < math.inf else 1.0
-        return math.exp(min(float(student.ppf(0.5 + LEVEL / 2, freedom)) * math.sqrt(self.variance), 700.0))
+        return math.exp(min(float(stdtrit(freedom, 0.5 + LEVEL / 2)) * math.sqrt(self.variance), 700.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Capture:
     """What the theory needs of the measured values of one step: pairs at equal positions, and the spread over channels."""
 
-    values: Tensor  # of the samples that are in pairs
+    shape: tuple[int, ...]  # of one sample: channels, then positions
     pairs: tuple[Tensor, Tensor]
-    defect: Tensor  # (pairs,)
-    noise: Noise  # of the mean defect over draws of N channels
+    own: Tensor  # |x_c|² of every sample that is in a pair, (n, c) in float64
+    apart: Tensor  # |x_c - y_c|² of every pair, (pairs, c)
+    moments: tuple[Tensor, Tensor, Tensor] | None  # means over channels of x, x² and |x - y|², (n or pairs, positions)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape[1:])
+    @cached_property
+    def defect(self) -> Tensor:
+        """Of each pair."""
+        first, second = self.pairs
+        own = self.own.sum(1)
+        x, y = own[first], own[second]
+        return defects(x, y, excess_of(x, y, self.apart.sum(1)))
 
-    def state(self) -> State:
-        """The measured second moments, as the start of what follows."""
+    @cached_property
+    def noise(self) -> Noise:
+        """Of the mean defect over draws of N channels."""
+        first, second = self.pairs
+        return _spread(self.own[first], self.own[second], self.apart)
+
+    def of(self, chosen: Tensor) -> Capture:
+        """The same with some of the pairs."""
+        chosen = chosen.to(self.own.device)
+        first, second = (i[chosen] for i in self.pairs)
+        mean, norm, distance = self.moments or (None, None, None)
+        kept = None if mean is None or norm is None or distance is None else (mean, norm, distance[chosen])
+        return Capture(self.shape, (first, second), self.own, self.apart[chosen], kept)
+
+    def state(self) -> State | None:
+        """The measured second moments, as the start of what follows; None if they were not kept."""
+        if self.moments is None:
+            return None
         channels, *positions = self.shape
-        first, second = (i.to(self.values.device) for i in self.pairs)
-        mean, norm, distance = (m.double().reshape(len(m), *positions) for m in self._moments(first, second))
+        first, second = self.pairs
+        mean, norm, distance = (m.double().reshape(len(m), *positions) for m in self.moments)
         return State(
             Side(norm[first][None], mean[first][None]), Side(norm[second][None], mean[second][None]),
             excess_of(norm[first], norm[second], distance)[None], ((norm[first] + norm[second] - distance) / 2)[None],
@@ -73,21 +94,28 @@ class Capture:
             zipped=True, all_positions=False, law="data", independent_units=False, alike=False,
         )  # fmt: skip
 
-    def _moments(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Means over channels of x and x² of every sample and of |x - y|² of every pair, (n or pairs, positions).
 
-        Sums along the channels are products with a row of equal numbers: they run at the speed of memory.
-        """
-        few = self.values.numel() < 1 << 20
-        values = (self.values.double() if few else self.values.float()).reshape(*self.values.shape[:2], -1)
-        average = values.new_full((values.shape[1],), 1 / values.shape[1])
-        if few:
-            return average @ values, average @ values.square(), average @ (values[first] - values[second]).square_()
-        room = torch.empty_like(values[0])  # one sample, one pair at a time: they stay in cache
-        norm = [average @ torch.mul(x, x, out=room) for x in values]
-        pairs = zip(first.tolist(), second.tolist(), strict=True)
-        distance = [average @ torch.sub(values[i], values[j], out=room).square_() for i, j in pairs]
-        return average @ values, torch.stack(norm), torch.stack(distance)
+def _moments(values: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Means over channels of x and x² of every sample and of |x - y|² of every pair, (n or pairs, positions).
+
+    Sums along the channels are products with a row of equal numbers: they run at the speed of memory.
+    """
+    few = values.numel() < 1 << 20
+    values = (values.double() if few else values.float()).reshape(*values.shape[:2], -1)
+    average = values.new_full((values.shape[1],), 1 / values.shape[1])
+    if few:
+        return average @ values, average @ values.square(), average @ (values[first] - values[second]).square_()
+    room = torch.empty_like(values[0])  # one sample, one pair at a time: they stay in cache
+    norm = [average @ torch.mul(x, x, out=room) for x in values]
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    distance = [average @ torch.sub(values[i], values[j], out=room).square_() for i, j in pairs]
+    return average @ values, torch.stack(norm), torch.stack(distance)
+
+
+def defects(a: Tensor, b: Tensor, excess: Tensor) -> Tensor:
+    """1 - cosine of pairs from their squared norms and excesses; NaN beside a norm of zero."""
+    product = 2 * a.sqrt() * b.sqrt()
+    return torch.where(product > 0, (excess / product).clamp(0, 2), torch.nan)
 
 
 def pairs_of(samples: int) -> tuple[Tensor, Tensor]:
@@ -103,35 +131,37 @@ def pairs_of(samples: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(first), torch.tensor(second)
 
 
-def capture(values: Tensor, pairs: tuple[Tensor, Tensor], grams: Tensor | None = None) -> Capture | None:
-    """From values (n, d) or (n, c, ...) with any positions, and their `gram_by_channel` if there is one."""
-    if not 2 <= values.ndim <= 5 or not values.is_floating_point():
+def capture(
+    values: Tensor, pairs: tuple[Tensor, Tensor], grams: Tensor | None = None, *, start: bool = True
+) -> Capture | None:
+    """From values (n, d) or (n, c, ...) with any positions, and their `gram_by_channel` if there is one.
+
+    start: whether what follows may have to start from these values; otherwise they are not read again for that.
+    """
+    if not 2 <= values.ndim <= 5 or not values.is_floating_point() or not values.numel():
         return None
     used = values.detach()[: int(max(pairs[0].max(), pairs[1].max())) + 1]
-    x, y, apart = _parts_in_channels(used, pairs, grams)
-    own_x, own_y = x.sum(1), y.sum(1)
-    defect = geometry(own_x, own_y, excess_of(own_x, own_y, apart.sum(1)))["defect"]
-    return Capture(used, pairs, defect, _spread(x, y, apart))
+    first, second = (i.to(values.device) for i in pairs)
+    own, apart = _parts_in_channels(used, first, second, grams)
+    moments = _moments(used, first, second) if start else None
+    return Capture(tuple(values.shape[1:]), (first, second), own, apart, moments)
 
 
-def _parts_in_channels(
-    values: Tensor, pairs: tuple[Tensor, Tensor], grams: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """|x_c|², |y_c|² and |x_c - y_c|² of every pair and channel, (pairs, c) in float64.
+def _parts_in_channels(values: Tensor, first: Tensor, second: Tensor, grams: Tensor | None) -> tuple[Tensor, Tensor]:
+    """|x_c|² of every sample and |x_c - y_c|² of every pair and channel, (n or pairs, c) in float64.
 
     From the Gram matrices of the channels, if they are given; where samples have come close, from differences.
     """
-    first, second = (i.to(values.device) for i in pairs)
     if grams is not None and values.numel() >= 1 << 16:
-        own = grams.diagonal(dim1=1, dim2=2).T  # (n, c)
-        x, y = own[first], own[second]
-        apart = x + y - 2 * grams[:, first, second].T
-        if bool((apart.sum(1) > CLOSE * (x + y).sum(1)).all()):
-            return x, y, apart
+        own = grams.diagonal(dim1=1, dim2=2).T[: len(values)].clone()  # (n, c), without all the rest
+        both = own[first] + own[second]
+        apart = both - 2 * grams[:, first, second].T
+        if bool((apart.sum(1) > CLOSE * both.sum(1)).all()):
+            return own, apart
     values = values.double() if values.numel() < 1 << 20 else values.float()
     square, apart = values.square(), (values[first] - values[second]).square_()
     own, apart = (t.double() if t.ndim == 2 else t.flatten(2).sum(2).double() for t in (square, apart))
-    return own[first], own[second], apart
+    return own, apart
 
 
 def _spread(x: Tensor, y: Tensor, apart: Tensor) -> Noise:
@@ -142,7 +172,7 @@ def _spread(x: Tensor, y: Tensor, apart: Tensor) -> Noise:
     """
     count = x.shape[1]
     a, b, between = ((t.sum(1, keepdim=True) - t).clamp_min(0) for t in (x, y, apart))
-    left = geometry(a, b, excess_of(a, b, between))["defect"].nanmean(0)  # (c,)
+    left = defects(a, b, excess_of(a, b, between)).nanmean(0)  # (c,)
     left = (left / (2 - left)).log()
     if bool((apart == 0).all()):
         return Noise()

@@ -36,6 +36,7 @@ def check(
     train: bool = True,
     dropout: bool = False,
     theory: bool | Literal["full"] = True,
+    theory_seconds: float | None = None,
     thresholds: Thresholds = DEFAULT,
     progress: Progress = no_progress,
 ) -> Report:
@@ -54,6 +55,8 @@ def check(
         train: Whether the model is in training mode, with batch statistics.
         dropout: Whether dropout is on while angles are measured. Norms and gradients are judged with it in any case.
         theory: False measures only; "full" also draws units, at any cost, for steps that have no closed form.
+        theory_seconds: How long theory may take. Default: as long as the measured pass, at least 0.2 s and at most 30 s; with
+            theory="full" there is no limit. Notes name what was left out; the verdict does not depend on theory.
         thresholds: The limits behind the verdict.
         progress: Called with the stage in words and the share of the work that is done.
 
@@ -71,13 +74,16 @@ def check(
     started = time.perf_counter()
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise BadInput("check", f"seeds is {seeds!r}, expected a whole number of at least 1", "pass seeds >= 1")
+    if theory_seconds is not None and not theory_seconds >= 0:
+        problem = f"theory_seconds is {theory_seconds!r}, expected a number of at least 0"
+        raise BadInput("check", problem, "pass seconds, or None for the default")
     if loss is not None:
         loss_function(loss, seed)  # an unknown name is refused before the work
     factory = None if isinstance(model, nn.Module) else model
     first = model if isinstance(model, nn.Module) else build(model, seed)
     check_model(first)
     given = as_batch(batch, first, target)
-    look = Measurement(given, loss, train, dropout, thresholds)
+    look = Measurement(given, loss, train, dropout, thresholds, theory_seconds)
     progress("given weights", 0.0)
     main = look.of(first, seed, theory=theory)
     redraw = Redraw(first, factory)
@@ -184,7 +190,7 @@ def _report(
 
 def _with_spread(row: LayerReport, index: int, others: Sequence[Measured]) -> LayerReport:
     """The row with the cosines of the other draws; data-dependent code may take another way with other weights."""
-    if row.cosine_mean is None:
+    if row.cosine_mean is None or not others:
         return row
     same = [m.case.rows[index] for m in others if index < len(m.case.rows) and m.case.rows[index].name == row.name]
     values = [r.cosine_mean for r in same if r.cosine_mean is not None]

@@ -53,12 +53,13 @@ class Note:
     """Something to know about how a report was made.
 
     kind: "no-theory" (a function without theory), "too-long" (a step that takes longer to predict than to measure),
-    "layout" (an arrangement of axes or groups without theory), "written" (weights that the model itself writes to; `detail` is
-    "stay" where they are not put back), "batch" or "draws" (how they were made, in `detail`). For the first three, `detail` is
-    the function and `steps` those that call it.
+    "layout" (an arrangement of axes or groups without theory), "left-out" (steps that theory had no time for), "thinned" (steps
+    that it took with fewer pairs or at a random part of their positions to save time), "written" (weights that the model
+    itself writes to; `detail` is "stay" where they are not put back), "batch" or "draws" (how they were made, in `detail`). For
+    the first five, `detail` is the function and `steps` those that call it.
     """
 
-    kind: Literal["no-theory", "too-long", "layout", "written", "batch", "draws"]
+    kind: Literal["no-theory", "too-long", "layout", "left-out", "thinned", "written", "batch", "draws"]
     detail: str = ""
     steps: tuple[str, ...] = ()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from initscope.probe.batches import Batch, Loss, main_output, total_loss
 from initscope.probe.capture import Capture, capture, pairs_of
 from initscope.probe.chance import InitialLoss, initial_loss
 from initscope.probe.findings import Note
+from initscope.probe.layouts import Layouts
 from initscope.probe.measure import (
     BatchGeometry,
     batch_geometry,
@@ -23,9 +25,10 @@ from initscope.probe.measure import (
     normalized_rms,
     saturated_fraction,
 )
+from initscope.probe.predicting import Allowance, clock_for, predict_steps, starting_pairs
 from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.targets import Pairing, TargetFacts, target_facts
-from initscope.probe.theory import DRAWN, Predicted, Theory
+from initscope.probe.theory import DRAWN, Predicted
 from initscope.probe.trace import Call, Recorder, Step, tensors_in
 from initscope.probe.translation import Arguments
 from initscope.probe.turns import in_turn
@@ -53,6 +56,7 @@ class Look:
     gradient_broken: bool = False
     has_gradient: bool = False  # autograd follows it
     predicted: Predicted | None = None
+    capture: Capture | None = None  # what theory needs, until it has taken the step
 
     @property
     def finite(self) -> bool:
@@ -63,7 +67,7 @@ class Look:
         """Root mean square over units and samples."""
         if self.values is None:
             return math.nan
-        return float(self.values.norm.square().mean().sqrt()) / math.sqrt(max(self.units, 1))
+        return self.values.summary.rms / math.sqrt(max(self.units, 1))
 
 
 @dataclass(eq=False)
@@ -115,21 +119,27 @@ def inspect_model(
     dropout: bool = False,
     backward: bool = True,
     theory: bool | Literal["full"] = True,
+    theory_seconds: float | None = None,
 ) -> Inspection:
     """Runs the model once on the batch, forwards and backwards, and leaves it as it was."""
     batch = batch.copy()
-    watch = _Watch(model, batch, backward, theory)
+    watch = _Watch(model, batch, backward, bool(theory))
     inputs = (batch.arguments, batch.keywords)
     recorder: Recorder[Look] = Recorder(model, inputs, watch.see, watch.merge, data=batch.data, dropout=dropout)
     result = Inspection(recorder.steps, _look(batch.data, batch.samples))
     result.numbers = batch.data.is_floating_point()
-    with untouched(model, seed) as kept:
+    clock = clock_for(batch.data.device)
+    with untouched(model, seed, users_code=callable(loss)) as kept:
         prepare(model, train=train, dropout=dropout)
+        started = clock()
         output = _forward(model, batch, recorder, result)
-        if result.failure is None:
-            result.notes = [] if watch.theory is None else watch.theory.notes
-            if backward:
-                _judge_loss(model, batch, recorder, result, output, loss, seed + SHIFT)
+        ran = result.failure is None
+        if ran and backward:
+            _judge_loss(model, batch, recorder, result, output, loss, seed + SHIFT)
+        if theory:
+            allowed = Allowance.of(theory, theory_seconds, DRAWN, clock)
+            notes = watch.predict(result.steps, allowed, clock() - started)
+            result.notes = notes if ran else []
     if kept.written:
         result.notes.append(Note("written", steps=tuple(kept.written)))
     if kept.stay:
@@ -182,33 +192,41 @@ def _judge_loss(
 
 
 class _Watch:
-    """Looks at each result while it is there, and lets the theory take the same step."""
+    """Looks at each result while it is there, and keeps what theory needs of it."""
 
-    def __init__(self, model: nn.Module, batch: Batch, backward: bool, theory: bool | Literal["full"]) -> None:
+    def __init__(self, model: nn.Module, batch: Batch, backward: bool, theory: bool) -> None:
         self.model, self.samples, self.backward = model, batch.samples, backward
         self.pairs = pairs_of(batch.samples)
-        drawn = math.inf if theory == "full" else DRAWN
-        self.theory = Theory(batch.data, self.pairs, drawn) if theory else None
-        self._last: Capture | None = None
+        self.layouts = Layouts(batch.data) if theory else None
+        self.start = starting_pairs(batch.data, self.pairs) if theory else None
 
     def see(self, call: Call, values: Tensor) -> Look:
         plain = len(values) == self.samples and call.axis in (0, None)
         grams = gram_by_channel(values) if plain else None
         look = _look(values, self.samples, call, self.backward, grams)
         look.fit = _fit(call, values, self.model)
-        if self.theory is not None:
-            usable = (
-                plain and look.finite and self.theory.follows(call) and (grams is None or bool(grams.isfinite().all()))
-            )
-            self._last = capture(values, self.pairs, grams) if usable else None
-            look.predicted = self.theory.step(call, self._last)
+        if self.layouts is not None:
+            usable = plain and look.finite and self.layouts.follows(call)
+            if usable and (grams is None or bool(grams.isfinite().all())):
+                look.capture = capture(values, self.pairs, grams, start=not self.layouts.exact(call))
+            self.layouts.made(call, None if look.capture is None else look.capture.shape)
         return look
 
     def merge(self, call: Call, look: Look) -> Look:
         """Several pointwise calls turned out to be one step, which ends in the values seen last."""
-        if self.theory is not None:
-            look.predicted = self.theory.step(call, self._last)
+        if self.layouts is not None:
+            self.layouts.made(call, None if look.capture is None else look.capture.shape)
         return look
+
+    def predict(self, steps: list[Step[Look]], allowed: Allowance, measured: float) -> list[Note]:
+        """Lets theory take the steps that were measured, and notes what it could not."""
+        if self.layouts is None:
+            return []
+        given = [(step.call, step.observed.capture) for step in steps]
+        found, notes = predict_steps(self.start, given, self.layouts, allowed, measured)
+        for step, predicted in zip(steps, found, strict=True):
+            step.observed.predicted, step.observed.capture = predicted, None
+        return notes
 
 
 def _look(
@@ -299,16 +317,32 @@ def _backward(model: nn.Module, value: Tensor, facts: list[WeightFacts]) -> list
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not named or not value.requires_grad:
         return facts
-    found = _gradients(value, list(named.values()))
-    gradients = {name: None if g is None else float(g.norm()) for name, g in zip(named, found, strict=True)}
+    gradients = _gradient_norms(value, named)
     return [replace(f, gradient=gradients[f.name]) if f.name in gradients else f for f in facts]
 
 
-def _gradients(value: Tensor, weights: list[nn.Parameter]) -> list[Tensor | None]:
-    """By `torch.autograd.grad`; reentrant checkpoints only know `backward`, which leaves them in `.grad`."""
-    if not any(node.name() == "CheckpointFunctionBackward" for node in graph_nodes([value])):
-        return list(torch.autograd.grad(value, weights, allow_unused=True))
-    for weight in weights:
-        weight.grad = None  # put back by `untouched`
-    value.backward()  # type: ignore[no-untyped-call]
-    return [weight.grad for weight in weights]
+def _gradient_norms(value: Tensor, named: dict[str, nn.Parameter]) -> dict[str, float | None]:
+    """By `torch.autograd.grad`; reentrant checkpoints only know `backward`, which leaves them in `.grad`.
+
+    Each is measured while it is in cache and then let go: an empty one takes its place.
+    """
+    weights = list(named.values())
+    if any(node.name() == "CheckpointFunctionBackward" for node in graph_nodes([value])):
+        for weight in weights:
+            weight.grad = None  # put back by `untouched`
+        value.backward()  # type: ignore[no-untyped-call]
+        return {name: None if w.grad is None else float(w.grad.norm()) for name, w in named.items()}
+    norms: dict[int, Tensor] = {}
+
+    def measured(weight: nn.Parameter) -> Callable[[Tensor], Tensor | None]:
+        def hook(gradient: Tensor) -> Tensor | None:
+            norms[id(weight)] = gradient.norm()
+            return gradient.new_zeros(()).expand(gradient.shape) if gradient.layout == torch.strided else None
+
+        return hook
+
+    with ExitStack() as stack:
+        for weight in weights:
+            stack.callback(weight.register_hook(measured(weight)).remove)  # type: ignore[no-untyped-call]
+        torch.autograd.grad(value, weights, allow_unused=True)
+    return {name: float(norms[id(w)]) if id(w) in norms else None for name, w in named.items()}

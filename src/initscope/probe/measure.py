@@ -7,8 +7,10 @@ longer tell them apart, the Gram matrix of the centred batch is used: distances 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,47 +19,165 @@ CLOSE = 1e-2  # a defect (1 - cosine) below this is measured again from the cent
 TINY = 1e-30  # a squared norm below this may have lost its digits in float32
 PIECE = 1 << 12  # values of a sample that go into one product
 TILE = 1 << 22  # values of the batch that are centred at a time
+ROOM = 1 << 19  # entries of Gram matrices that are summarized together
 DEAD = 1e-7  # a unit is dead if its largest value is this small beside that of the layer,
 GONE = 1e-20  # or below this: GELU of -10 is not quite zero
 
 
+class Summary(NamedTuple):
+    """Numbers of a batch; means are over samples or pairs, NaN where none has a value."""
+
+    norm: float
+    rms: float  # of the norms
+    cosine: float
+    spread: float  # standard deviation of the cosines
+    defect: float
+    most: float  # the largest defect
+    angle: float
+
+
+class Spectrum(NamedTuple):
+    """What the eigenvalues and the mean of a batch tell."""
+
+    centred: float  # mean cosine after the batch mean is taken away
+    rank: float  # effective rank
+
+
 @dataclass(frozen=True, eq=False)
 class BatchGeometry:
-    """Samples at one place: `norm` (n,), and for each pair i < j the squared distance and `defect` = 1 - cosine; float64."""
+    """Samples at one place, by their Gram matrix, (n, n) in float64.
 
-    norm: Tensor
-    defect: Tensor
+    Where some have come close, `close` has the Gram matrix of the centred batch and the products of its rows with the mean.
+    """
+
     gram: Tensor
+    close: tuple[Tensor, Tensor] | None = None
 
     def scaled(self, factor: float) -> BatchGeometry:
         """Of the samples times a factor: the angles are the same."""
-        return BatchGeometry(self.norm * factor, self.defect, self.gram * factor**2)
+        square = factor**2
+        return BatchGeometry(self.gram * square, self.close and (self.close[0] * square, self.close[1] * square))
+
+    @cached_property
+    def norm(self) -> Tensor:
+        """(n,)."""
+        return self.gram.diagonal().clamp_min(0).sqrt()
+
+    @property
+    def defect(self) -> Tensor:
+        """1 - cosine of each pair i < j."""
+        return _pairs(_defects([self]))[0]
 
     @property
     def cosine(self) -> Tensor:
         return 1 - self.defect
 
-    @cached_property
+    @property
     def angle(self) -> Tensor:
         """In radians, accurate for small ones: sin²(t/2) = (1 - cos t)/2."""
-        return 2 * (self.defect / 2).clamp(0, 1).sqrt().asin()
+        return _angles(self.defect)
 
-    @cached_property
+    @property
     def centred_cosine(self) -> Tensor:
         """The cosines after the batch mean is taken away; NaN for samples that are that mean, as all are after a collapse."""
-        middle = self.gram - self.gram.mean(0) - self.gram.mean(1, keepdim=True) + self.gram.mean()
-        root = middle.diagonal().clamp_min(0).sqrt()
-        root = root.where(root > 0, math.nan)
-        return _pairs((middle / root.outer(root)).clamp(-1, 1))
+        return _pairs(_centred_cosines(self.gram[None]))[0]
 
-    @cached_property
+    @property
     def effective_rank(self) -> float:
         """exp of the entropy of the Gram matrix's normalised eigenvalues: 1 for collapsed, n for orthogonal samples."""
-        if not bool(self.gram.isfinite().all()) or float(self.gram.trace()) <= 0:
-            return math.nan
-        share = torch.linalg.eigvalsh(self.gram).clamp_min(0)
-        share = share / share.sum()
-        return float(torch.exp(torch.special.entr(share).sum()))
+        return float(_ranks(self.gram[None])[0])
+
+    @cached_property
+    def summary(self) -> Summary:
+        return _summaries([self])[0]
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        return _spectra([self])[0]
+
+
+def summarize(geometries: Iterable[BatchGeometry], *, spectra: bool = True) -> None:
+    """Fills in the summaries of many batches, those of one size together: few large operations are faster than many small."""
+    groups: dict[object, list[BatchGeometry]] = {}
+    for geometry in geometries:
+        groups.setdefault((len(geometry.gram), geometry.gram.device), []).append(geometry)
+    for alike in groups.values():
+        size = max(1, ROOM // max(alike[0].gram.numel(), 1))
+        for first in range(0, len(alike), size):
+            part = alike[first : first + size]
+            for geometry, summary in zip(part, _summaries(part), strict=True):
+                geometry.__dict__["summary"] = summary
+            for geometry, spectrum in zip(part, _spectra(part) if spectra else (), strict=spectra):
+                geometry.__dict__["spectrum"] = spectrum
+
+
+def _summaries(alike: Sequence[BatchGeometry]) -> list[Summary]:
+    """Of batches of one size, (g, n, n)."""
+    grams = torch.stack([geometry.gram for geometry in alike])
+    square = grams.diagonal(dim1=1, dim2=2).clamp_min(0)
+    defect = _pairs(_defects(alike))
+    cosine = 1 - defect
+    columns = (
+        square.sqrt().mean(1),
+        square.mean(1).sqrt(),
+        cosine.nanmean(1),
+        _deviation(cosine),
+        defect.nanmean(1),
+        defect.nan_to_num(-1.0).amax(1) if defect.shape[1] else square.new_full((len(alike),), -1.0),
+        _angles(defect).nanmean(1),
+    )
+    return [Summary(*row) for row in torch.stack(columns, 1).tolist()]
+
+
+def _spectra(alike: Sequence[BatchGeometry]) -> list[Spectrum]:
+    grams = torch.stack([geometry.gram for geometry in alike])
+    columns = (_pairs(_centred_cosines(grams)).nanmean(1), _ranks(grams))
+    return [Spectrum(*row) for row in torch.stack(columns, 1).tolist()]
+
+
+def _deviation(values: Tensor) -> Tensor:
+    """Of each row, over what is finite in it."""
+    known = values.isfinite()
+    count = known.sum(1)
+    mean = values.where(known, 0).sum(1) / count
+    return ((values - mean[:, None]).where(known, 0).square().sum(1) / count).sqrt()
+
+
+def _defects(alike: Sequence[BatchGeometry]) -> Tensor:
+    """1 - cos = (D - (|a| - |b|)²) / (2|a||b|), with |a| - |b| = (|a|² - |b|²)/(|a| + |b|); NaN for zero vectors. (g, n, n).
+
+    Of a centred batch |a|² - |b|² = 2 <m, a_c - b_c> + |a_c|² - |b_c|², and the distances are those of the centred rows alone.
+    """
+    grams = torch.stack([geometry.gram for geometry in alike])
+    norm = grams.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+    inner = torch.stack([g.gram if g.close is None else g.close[0] for g in alike])
+    own = inner.diagonal(dim1=1, dim2=2)
+    shift = torch.stack(
+        [own[i].new_zeros(own.shape[1]) if g.close is None else g.close[1] for i, g in enumerate(alike)]
+    )
+    size = own + 2 * shift
+    gap = (size[:, :, None] - size[:, None]) / (norm[:, :, None] + norm[:, None])
+    distance = own[:, :, None] + own[:, None] - 2 * inner
+    return ((distance - gap.square()) / (2 * norm[:, :, None] * norm[:, None])).clamp(0, 2)
+
+
+def _angles(defect: Tensor) -> Tensor:
+    return 2 * (defect / 2).clamp(0, 1).sqrt().asin()
+
+
+def _centred_cosines(grams: Tensor) -> Tensor:
+    middle = grams - grams.mean(1, keepdim=True) - grams.mean(2, keepdim=True) + grams.mean((1, 2), keepdim=True)
+    root = middle.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+    root = root.where(root > 0, math.nan)
+    return (middle / (root[:, :, None] * root[:, None])).clamp(-1, 1)
+
+
+def _ranks(grams: Tensor) -> Tensor:
+    trace = grams.diagonal(dim1=1, dim2=2).sum(1)
+    known = grams.isfinite().all(2).all(1) & (trace > 0)
+    share = torch.linalg.eigvalsh(grams.where(known[:, None, None], 0)).clamp_min(0)
+    share = share / share.sum(1, keepdim=True)
+    return torch.exp(torch.special.entr(share).sum(1)).where(known, math.nan)
 
 
 def gram_by_channel(values: Tensor) -> Tensor | None:
@@ -85,14 +205,18 @@ def batch_geometry(values: Tensor, by_channel: Tensor | None = None) -> BatchGeo
         rows = rows.float()
     gram = _gram(rows) if by_channel is None else by_channel.sum(0)
     own = gram.diagonal()
-    if not bool(own.isfinite().all()) or bool((own < TINY).any()):  # squares may leave the range of float32
+    if not bool(((own >= TINY) & own.isfinite()).all()):  # squares may leave the range of float32
         top = float(rows.abs().max()) if rows.numel() else 0.0
         if rows.dtype == torch.float32 and math.isfinite(top) and top > 0:
             return batch_geometry(rows.double() / top).scaled(top)
-    geometry = _from_gram(gram)
-    if len(rows) > 1 and bool((geometry.defect < CLOSE).any()):
-        return _from_centred(rows)
-    return geometry
+    return _centred(rows) if len(rows) > 1 and _some_close(gram) else BatchGeometry(gram)
+
+
+def _some_close(gram: Tensor) -> bool:
+    """Whether any defect is too small to be known from the Gram matrix."""
+    root = gram.diagonal().clamp_min(0).sqrt()
+    cosine = (gram / root).div_(root[:, None])
+    return bool((cosine.fill_diagonal_(-1) > 1 - CLOSE).any())
 
 
 def _gram(rows: Tensor) -> Tensor:
@@ -106,15 +230,8 @@ def _gram(rows: Tensor) -> Tensor:
     return (stack @ stack.transpose(1, 2)).double().sum(0) + (rest @ rest.T).double()
 
 
-def _from_gram(gram: Tensor) -> BatchGeometry:
-    square = gram.diagonal()
-    norm = square.clamp_min(0).sqrt()
-    distance = square[:, None] + square - 2 * gram
-    return BatchGeometry(norm, _defect(norm, square[:, None] - square, distance), gram)
-
-
-def _from_centred(rows: Tensor) -> BatchGeometry:
-    """|a|² - |b|² = 2 <m, a_c - b_c> + |a_c|² - |b_c|², the distances from the centred rows alone."""
+def _centred(rows: Tensor) -> BatchGeometry:
+    """From the Gram matrix of the rows less their mean, and the products of these with the mean."""
     size = max(1, TILE // len(rows))
     centred = rows.new_zeros(len(rows), len(rows), dtype=torch.float64)
     shift = rows.new_zeros(len(rows), dtype=torch.float64)
@@ -125,26 +242,19 @@ def _from_centred(rows: Tensor) -> BatchGeometry:
         centred += (off @ off.T).double()
         shift += (off @ mean).double()
         mean_square += mean.double().square().sum()
-    own = centred.diagonal()
-    gram = centred + shift[:, None] + shift + mean_square
-    norm = gram.diagonal().clamp_min(0).sqrt()
-    difference = 2 * (shift[:, None] - shift) + own[:, None] - own
-    return BatchGeometry(norm, _defect(norm, difference, own[:, None] + own - 2 * centred), gram)
+    return BatchGeometry(centred + shift[:, None] + shift + mean_square, (centred, shift))
 
 
-def _defect(norm: Tensor, difference: Tensor, distance: Tensor) -> Tensor:
-    """1 - cos = (D - (|a| - |b|)²) / (2|a||b|), with |a| - |b| = (|a|² - |b|²)/(|a| + |b|); NaN for zero vectors."""
-    gap = difference / (norm[:, None] + norm)
-    return _pairs(((distance - gap.square()) / (2 * norm.outer(norm))).clamp(0, 2))
+def _pairs(matrices: Tensor) -> Tensor:
+    """The entries above the diagonal, (g, n, n) -> (g, pairs)."""
+    i, j = torch.triu_indices(matrices.shape[1], matrices.shape[2], offset=1)
+    return matrices[:, i, j]
 
 
-def _pairs(matrix: Tensor) -> Tensor:
-    i, j = torch.triu_indices(len(matrix), len(matrix), offset=1)
-    return matrix[i, j]
-
-
-def dead_fraction(values: Tensor) -> float:
-    """Share of units (channels, or features) that are zero for every sample and position, but for rounding."""
+def dead_fraction(values: Tensor) -> float | None:
+    """Share of units (channels, or features) that are zero everywhere, but for rounding; None without units."""
+    if not values.numel():
+        return None
     top = _over_units(values, lambda v, dims: torch.maximum(v.amax(dims), -v.amin(dims)))
     return float((top <= max(DEAD * float(top.max()), GONE)).double().mean())
 

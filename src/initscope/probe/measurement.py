@@ -36,7 +36,8 @@ class Measured:
 
     @property
     def rows(self) -> list[LayerReport]:
-        return [replace(row, marks=self.found.marks_of(i)) for i, row in enumerate(self.case.rows)]
+        marks = [self.found.marks_of(i) for i in range(len(self.case.rows))]
+        return [replace(row, marks=m) if m else row for row, m in zip(self.case.rows, marks, strict=True)]
 
     def draw(self, seed: int) -> Draw:
         leading = next((f for f in self.found.findings if f.status != "note"), None)
@@ -47,15 +48,31 @@ class Measured:
 class Measurement:
     """How every pass of a check is made."""
 
-    def __init__(self, batch: Batch, loss: Loss | None, train: bool, dropout: bool, thresholds: Thresholds) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        loss: Loss | None,
+        train: bool,
+        dropout: bool,
+        thresholds: Thresholds,
+        theory_seconds: float | None = None,
+    ) -> None:
         self.batch, self.loss, self.train, self.dropout, self.thresholds = batch, loss, train, dropout, thresholds
+        self.theory_seconds = theory_seconds
 
     def inspect(
         self, model: nn.Module, seed: int, theory: bool | Literal["full"] = False, dropout: bool | None = None
     ) -> Inspection:
         dropped = self.dropout if dropout is None else dropout
         return inspect_model(
-            model, self.batch, seed=seed, loss=self.loss, train=self.train, dropout=dropped, theory=theory
+            model,
+            self.batch,
+            seed=seed,
+            loss=self.loss,
+            train=self.train,
+            dropout=dropped,
+            theory=theory,
+            theory_seconds=self.theory_seconds,
         )
 
     def of(self, model: nn.Module, seed: int, theory: bool | Literal["full"] = False) -> Measured:
@@ -139,8 +156,8 @@ def _ratio(look: Look, base: Look) -> tuple[float | None, float | None]:
     """Gradient and sensitivity of one step against another's."""
     if look.gradient is None or base.gradient is None or look.sensitivity is None or not base.sensitivity:
         return None, None
-    size = float(base.gradient.norm.mean())
-    return float(look.gradient.norm.mean()) / size if size > 0 else None, look.sensitivity / base.sensitivity
+    size = base.gradient.summary.norm
+    return look.gradient.summary.norm / size if size > 0 else None, look.sensitivity / base.sensitivity
 
 
 def _stopped(inspection: Inspection) -> tuple[Judgement, Score]:
@@ -153,7 +170,7 @@ def _stopped(inspection: Inspection) -> tuple[Judgement, Score]:
 
 def _data_facts(inspection: Inspection, batch: Batch) -> DataFacts:
     values = inspection.reference.values
-    angle = None if values is None or inspection.reference.units < 2 else math.degrees(float(values.angle.nanmean()))
+    angle = None if values is None or inspection.reference.units < 2 else math.degrees(values.summary.angle)
     if not inspection.numbers:
         same = bool((batch.data == batch.data[:1]).all())
         return DataFacts(angle if same or (angle or 0.0) >= 1.0 else 90.0, numbers=False)

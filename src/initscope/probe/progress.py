@@ -140,7 +140,7 @@ def _steps(model: nn.Module, batch: Batch, seed: int) -> tuple[int, int]:
     recorder: Recorder[int] = Recorder(
         model, inputs, lambda call, values: values.numel() // batch.samples, lambda call, last: last, data=batch.data
     )
-    with untouched(model, seed), torch.no_grad():
+    with untouched(model, seed, users_code=False), torch.no_grad():
         prepare(model, train=True, dropout=False)
         with recorder.watching():
             batch.run(model)
@@ -158,7 +158,7 @@ def _taken(model: nn.Module, batch: Batch, seed: int) -> tuple[float, float]:
             kept[storage.data_ptr()] = storage.nbytes()
         return t
 
-    with untouched(model, seed), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+    with untouched(model, seed, users_code=False), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         prepare(model, train=True, dropout=False)
         batch = batch.copy()
         weights = [p for p in model.parameters() if p.requires_grad]

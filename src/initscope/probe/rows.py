@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from initscope.probe.blame import Place, carriers, contributions
 from initscope.probe.inspection import Inspection, Look
+from initscope.probe.measure import summarize
 from initscope.probe.report import LayerReport, SeedSpread
-from initscope.probe.trace import Call, Step
+from initscope.probe.trace import Call
 from initscope.probe.translation import Arguments
+from initscope.probe.weights import WeightFacts
 
 
 def rows_of(inspection: Inspection) -> list[LayerReport]:
+    looks = [inspection.data, *(step.observed for step in inspection.steps)]
+    summarize([look.values for look in looks if look.values is not None])
+    summarize([look.gradient for look in looks if look.gradient is not None], spectra=False)
     carried = _carriers(inspection)
     blame = _blame(inspection, carried)
-    return [
-        replace(_row(step, inspection, blame[i]), carriers=carried[i], output=i == inspection.output)
-        for i, step in enumerate(inspection.steps)
-    ]
+    weights = {facts.name: facts for facts in inspection.weights}
+    return [_row(i, inspection, blame[i], carried[i], weights) for i in range(len(inspection.steps))]
 
 
 def _carriers(inspection: Inspection) -> list[tuple[int, ...]]:
@@ -34,7 +35,7 @@ def _carriers(inspection: Inspection) -> list[tuple[int, ...]]:
 
     def apart(index: int) -> bool:
         values = at(index).values
-        return values is None or bool((values.defect > 0).any())
+        return values is None or values.summary.most > 0
 
     return [carriers(s.call.function, s.call.inputs, lambda i: at(i).units, apart) for s in inspection.steps]
 
@@ -43,8 +44,8 @@ def _blame(inspection: Inspection, carried: Sequence[tuple[int, ...]]) -> list[f
     def place(look: Look, inputs: tuple[int, ...], kind: str) -> Place:
         if look.values is None or look.units < 2:
             return Place(inputs, kind, math.nan, math.nan)
-        angle = float(look.values.angle.nanmean())
-        return Place(inputs, kind, float(look.values.norm.mean()), math.log(angle) if angle > 0 else math.nan)
+        angle = look.values.summary.angle
+        return Place(inputs, kind, look.values.summary.norm, math.log(angle) if angle > 0 else math.nan)
 
     steps = [place(s.observed, via, s.call.kind) for s, via in zip(inspection.steps, carried, strict=True)]
     return contributions(place(inspection.reference, (), "input"), steps, inspection.output)
@@ -60,15 +61,17 @@ def resolution_of(rows: Sequence[LayerReport]) -> dict[str, str | None]:
     return first
 
 
-def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
-    call, look = step.call, step.observed
+def _row(
+    index: int, inspection: Inspection, blame: float, carried: tuple[int, ...], weights: dict[str, WeightFacts]
+) -> LayerReport:
+    call, look = inspection.steps[index].call, inspection.steps[index].observed
     base, last = inspection.reference.rms, inspection.last_gradient
     ratio = None
-    if look.gradient is not None and last is not None and float(last.norm.mean()) > 0:
-        ratio = float(look.gradient.norm.mean() / last.norm.mean())
+    if look.gradient is not None and last is not None and last.summary.norm > 0:
+        ratio = look.gradient.summary.norm / last.summary.norm
     relative, whole = look.sensitivity, inspection.last_sensitivity
     parameters = tuple(dict.fromkeys((*call.parameters, *call.sources)))
-    owned = [w for w in inspection.weights if w.name in parameters]
+    owned = [weights[name] for name in parameters if name in weights]
     return LayerReport(
         name=call.name,
         op=call.function,
@@ -78,7 +81,7 @@ def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
         parameters=parameters,
         grad_norm_ratio=ratio,
         sensitivity_ratio=relative / whole if relative is not None and whole else None,
-        grad_cosine=None if look.gradient is None else _mean(look.gradient.cosine),
+        grad_cosine=None if look.gradient is None else look.gradient.summary.cosine,
         weight_norm=math.hypot(*(w.weight for w in owned)) if owned else None,
         weight_grad_norm=math.hypot(*(w.gradient or 0.0 for w in owned)) if owned else None,
         dead_fraction=look.dead,
@@ -95,6 +98,8 @@ def _row(step: Step[Look], inspection: Inspection, blame: float) -> LayerReport:
         over_samples=_over_samples(call),
         recurrent_gain=max((w.recurrent_gain for w in owned), default=0.0),
         fit=look.fit,
+        carriers=carried,
+        output=index == inspection.output,
         **row_values(look, inspection.reference),
     )
 
@@ -109,26 +114,19 @@ def _over_samples(call: Call) -> bool:
 
 def row_values(look: Look, data: Look) -> dict[str, Any]:
     """What is measured at any place; means over pairs."""
-    geometry = look.values if look.units > 1 else None  # one unit has no angle
     base = data.rms
-    known = geometry is not None
+    ratio = look.rms / base if look.values is not None and base > 0 else None
+    if look.values is None or look.units < 2:  # one unit has no angle
+        names = ("cosine_mean", "cosine_std", "angle_deg", "defect", "centred_cosine", "effective_rank")
+        return {"norm_ratio": ratio, "cosine_seeds": SeedSpread.of([]), **dict.fromkeys(names)}
+    found, spectrum = look.values.summary, look.values.spectrum
     return {
-        "norm_ratio": look.rms / base if look.values is not None and base > 0 else None,
-        "cosine_mean": _mean(geometry.cosine) if known else None,  # type: ignore[union-attr]
-        "cosine_std": _spread(geometry.cosine) if known else None,  # type: ignore[union-attr]
-        "cosine_seeds": SeedSpread.of([_mean(geometry.cosine)] if known else []),  # type: ignore[union-attr]
-        "angle_deg": math.degrees(_mean(geometry.angle)) if known else None,  # type: ignore[union-attr]
-        "defect": _mean(geometry.defect) if known else None,  # type: ignore[union-attr]
-        "centred_cosine": _mean(geometry.centred_cosine) if known else None,  # type: ignore[union-attr]
-        "effective_rank": geometry.effective_rank if known else None,  # type: ignore[union-attr]
+        "norm_ratio": ratio,
+        "cosine_mean": found.cosine,
+        "cosine_std": found.spread,
+        "cosine_seeds": SeedSpread.of([found.cosine]),
+        "angle_deg": math.degrees(found.angle),
+        "defect": found.defect,
+        "centred_cosine": spectrum.centred,
+        "effective_rank": spectrum.rank,
     }
-
-
-def _spread(values: Tensor) -> float:
-    known = values[values.isfinite()]
-    return float(known.std(correction=0)) if len(known) else math.nan
-
-
-def _mean(values: Tensor) -> float:
-    """NaN where no pair has a value."""
-    return float(values.nanmean())

@@ -21,17 +21,19 @@ from initscope.probe.settings import same_settings
 
 _OWN = frozenset(nn.Module().__dict__)  # what every module has: parameters, buffers, hooks, mode
 _HOLDERS = (list, dict, set, OrderedDict)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
 COPIED = 256 << 20  # bytes of weights that are copied before a pass; of larger models only sums are kept
 _PART = 1 << 20  # values that are summed at a time
 
 
 @contextmanager
-def untouched(model: nn.Module, seed: int, *, weights: bool = True) -> Iterator[Kept]:
+def untouched(model: nn.Module, seed: int, *, weights: bool = True, users_code: bool = True) -> Iterator[Kept]:
     """Inside, the model may run in any mode with random numbers from `seed`; afterwards nothing of it shows.
 
     Attributes, submodules, hooks, buffers, `.grad`, modes, weights, the random states of torch, NumPy and Python, and the
     settings of the process are put back; what is given tells afterwards which weights were written to. Without `weights`,
-    they are the caller's to change. Compiled parts run as they were written.
+    they are the caller's to change. Without `users_code`, nothing but the model runs. Compiled parts run as they were written.
     """
     check_trackable(model)
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
@@ -39,7 +41,7 @@ def untouched(model: nn.Module, seed: int, *, weights: bool = True) -> Iterator[
     attributes = [_attributes(m) for m in model.modules()]
     values = [(b, b.detach().clone()) for m in model.modules() for b in m._buffers.values() if _known(b)]
     grads = [(p, p.grad) for p in model.parameters()]
-    kept = Kept(model, copies=weights)
+    kept = Kept(model, copies=weights, users_code=users_code)
     with ExitStack() as stack:
         stack.enter_context(same_randomness(devices=devices))
         stack.enter_context(same_settings())
@@ -77,11 +79,13 @@ class Kept:
     too large to be copied. Then `stay` names what could not be put back. `.data` that was replaced is put back in any case.
     """
 
-    def __init__(self, model: nn.Module, *, copies: bool = True) -> None:
+    def __init__(self, model: nn.Module, *, copies: bool = True, users_code: bool = True) -> None:
         self.written: list[str] = []  # put back
         self.stay: list[str] = []
         own = _own_writers(model)
         named = [(name, p) for name, p in model.named_parameters() if _has_values(p)] if copies else []
+        if not users_code and _only_torch(model):  # whose modules write to no weights but these
+            named = [(name, p) for name, p in named if id(p) in own]
         small = sum(p.numel() * p.element_size() for _, p in named) <= COPIED
         self._before = [_Weight(name, p, small or id(p) in own, noted=id(p) not in own) for name, p in named]
 
@@ -136,6 +140,19 @@ def _own_writers(model: nn.Module) -> set[int]:
     """Identities of the weights that torch's own modules write to: of embeddings with a largest norm."""
     limited = [m for m in model.modules() if getattr(m, "max_norm", None) is not None]
     return {id(p) for m in limited for p in m.parameters(recurse=False)}
+
+
+def _only_torch(model: nn.Module) -> bool:
+    """Whether a pass runs no code but that of torch's own modules: no other classes, no hooks, nothing replaced."""
+    if any(getattr(nn.modules.module, name) for name in _GLOBAL_HOOKS):
+        return False
+    for module in model.modules():
+        if not type(module).__module__.startswith("torch.nn.modules.") or any(getattr(module, h) for h in _HOOKS):
+            return False
+        called = (type(module).forward, *filter(callable, module.__dict__.values()))
+        if any(not str(getattr(part, "__module__", "")).startswith("torch.nn.") for part in called):
+            return False
+    return all(type(p) is nn.Parameter and not p._backward_hooks for p in model.parameters())
 
 
 def _sums(tensor: Tensor) -> tuple[int, int]:

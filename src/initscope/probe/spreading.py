@@ -35,7 +35,7 @@ def _evaluating(model: nn.Module, seed: int) -> Iterator[None]:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with untouched(model, seed), torch.no_grad():
+        with untouched(model, seed, users_code=False), torch.no_grad():
             prepare(model, train=False, dropout=False)
             yield
     finally:

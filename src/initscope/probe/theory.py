@@ -12,25 +12,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from initscope.errors import InitscopeError, NoExactForm
-from initscope.geometry import Inputs, State
+from initscope.geometry import Inputs, State, then
 from initscope.geometry.state import Law
-from initscope.layers import Layer, Trace
+from initscope.layers import Activate, Conv, Dense, Layer, Trace
 from initscope.networks.merging import add, concatenate
-from initscope.networks.prediction import geometry, totals
-from initscope.probe.capture import Capture, Noise
+from initscope.networks.prediction import Totals, totals
+from initscope.probe.budget import Budget
+from initscope.probe.capture import Capture, Noise, defects
 from initscope.probe.findings import Note
-from initscope.probe.trace import INPUT, Call, Seen
+from initscope.probe.layouts import Layouts, integrates, operands
+from initscope.probe.thinning import activated, at_points, doubled, fewer_pairs, moments_of, some_points
+from initscope.probe.trace import INPUT, Call
 from initscope.probe.translation import drops_units, layer_for
 
-Gap = Literal["no-theory", "too-long", "layout"]
+Advance = Callable[[float], State | Inputs]  # of a factor on the distances that go in
+Gap = Literal["no-theory", "too-long", "layout", "left-out", "thinned"]
 NUDGE = 1e-3  # relative change of the distances by which the slope of a step is found
 DRAWN = 1 << 22  # values that a check draws at most where a step has no closed form: about an eighth of a second
+SMALL = 1 << 14  # pairs and positions up to which a step is taken together with its nudged twin
 MOST_UNITS = 4096  # drawn of each state
 FEWEST_UNITS = 256  # with fewer, their noise would bend the steps that follow
 ROUNDING = 64 * torch.finfo(torch.float32).eps ** 2  # defects below this are rounding, not geometry
@@ -62,11 +68,24 @@ class Predicted:
         return self.least <= self.measured <= self.most or max(self.defect, self.measured) < ROUNDING
 
 
-class Theory:
-    """Runs along the calls of one trace, in order. `drawn` is how many values may be drawn where closed forms end."""
+class _LeftOut(Exception):
+    """There is no time for the step."""
 
-    def __init__(self, data: Tensor, pairs: tuple[Tensor, Tensor], drawn: float = DRAWN) -> None:
-        self._left = drawn
+
+class Theory:
+    """Runs along the calls of one trace, in order.
+
+    `drawn` is how many values may be drawn where closed forms end, `budget` how long all may take; None: as long as it takes.
+    """
+
+    def __init__(
+        self,
+        start: Inputs | None,
+        layouts: Layouts,
+        drawn: float = DRAWN,
+        budget: Budget | None = None,
+    ) -> None:
+        self._left, self._layouts, self._budget = drawn, layouts, budget
         self._states: dict[int, State | Inputs] = {}
         self._given: dict[int, str] = {}
         self._mixed: dict[int, frozenset[int]] = {INPUT: frozenset()}  # the weight layers whose channels the units are
@@ -75,66 +94,66 @@ class Theory:
         self._errors: dict[int, float] = {}  # of the cosine, from activations whose integrals are not precise
         self._parts: dict[int, int] = {INPUT: 1}  # Gaussian parts that a unit is made of: the work of drawing one
         self._gaps: dict[tuple[Gap, str], list[str]] = {}  # why, function -> steps without a prediction
-        if 2 <= data.ndim <= 5 and data.is_floating_point():
-            x, y = (data.detach()[i.to(data.device)].double() for i in pairs)
-            self._states[INPUT] = Inputs(x, y)
+        self._followed: Tensor | None = None  # which of the pairs, None for all
+        self._defects: dict[int, float] = {}  # the mean one behind each step
+        self._thin = Noise()  # of the step that is being taken, from integrals at a part of the points
+        if start is not None:
+            self._states[INPUT] = start
+            self._defects[INPUT] = _mean_defect(start)
             self._given[INPUT] = ""
-
-    def follows(self, call: Call) -> bool:
-        """Whether the second axis of what the call makes holds channels.
-
-        So it is for vectors, for what a convolution makes, and for what keeps the layout of such values; tokens (n, t, d)
-        and images with the channels last are none of these.
-        """
-        if len(call.shape) == 2 or call.kind == "conv":
-            return True
-        made = [seen for seen in _operands(call) if seen.maker in self._states]
-        return any(self._channels_first(seen, call) for seen in made)
-
-    def _channels_first(self, seen: Seen, call: Call) -> bool:
-        """The operand lies as the state of its maker does: views in between moved no axes.
-
-        Data with one or three axes of positions may as well be tokens; it takes a convolution to tell.
-        """
-        state = self._states[seen.maker]  # type: ignore[index]
-        if seen.maker == INPUT and len(seen.shape) in (3, 5) and call.kind != "conv" and call.function != "batch_norm":
-            return False
-        return len(seen.shape) == 2 or seen.shape[1:] == state.shape
 
     def step(self, call: Call, seen: Capture | None) -> Predicted | None:
         """The prediction for one call; without one, the measured values become the start of what follows."""
-        weights = layer_for(call) if call.kind in ("dense", "conv") else None
         before = frozenset().union(*(self._mixed.get(i, frozenset()) for i in call.inputs))
         gaussian = call.kind in ("dense", "conv")
         self._parts[call.index] = 1 if gaussian else max(1, sum(self._parts.get(i, 1) for i in call.inputs))
         self._mixed[call.index] = frozenset({call.index}) if gaussian else before
+        if self._budget is not None and self._budget.left <= 0:
+            self._note("left-out", call)
+            return None
         trace = Trace(units=self._affordable(call))
         gap: Gap = "no-theory"
         try:
-            advance = self._advance(call, weights, trace)
+            advance = self._advance(call, trace)
             state = None if advance is None else advance(1.0)
+        except _LeftOut:
+            gap, state, advance = "left-out", None, None
         except (InitscopeError, RuntimeError) as error:
             gap = "too-long" if isinstance(error, NoExactForm) else "layout"
             state = advance = None
+        seen = seen if seen is None or self._followed is None else seen.of(self._followed)
         if state is None or advance is None or seen is None or not _matches(state, seen.shape):
-            self._gaps.setdefault((gap, call.function), []).append(call.name)
+            self._note(gap, call)
             self._restart(call, seen)
             return None
-        doubt = self._errors[call.index] = trace.integral_error + max(
-            (self._errors.get(i, 0.0) for i in call.inputs), default=0.0
-        )
         if trace.simulated:
             self._left -= trace.units * self._values(call)
+        return self._predicted(call, seen, state, None if trace.simulated else advance, trace.integral_error)
+
+    def _predicted(
+        self, call: Call, seen: Capture, state: State | Inputs, advance: Advance | None, error: float
+    ) -> Predicted:
+        """The state becomes that of the call; its mean defect beside the measured one, with the interval."""
+        doubt = self._errors[call.index] = error + max((self._errors.get(i, 0.0) for i in call.inputs), default=0.0)
         self._states[call.index] = state
         self._given[call.index] = next((self._given[i] for i in call.inputs if self._given.get(i)), "")
-        defect = _mean_defect(state)
+        moments = totals(state)
+        defect = self._defects[call.index] = _mean(moments)
+        thin = self._thin
         self._own[call.index] = seen.noise if self._mixed[call.index] else Noise()
-        self._carried[call.index] = self._carry(call, None if trace.simulated else advance, defect)
+        self._carried[call.index] = self._carry(call, advance, defect) + thin
         reach = (self._own[call.index] + self._carried[call.index]).reach
         measured = float(seen.defect.nanmean())
         least, most = (_defect_at(_odds(defect) * factor) for factor in (1 / reach, reach))
         least, most = max(least - doubt, 0.0), min(most + doubt, 2.0)  # in this order NaN stays
-        return Predicted(defect, most, least, measured, _rms(state), self._given[call.index])
+        return Predicted(defect, most, least, measured, _rms(moments), self._given[call.index])
+
+    def forget(self, index: int) -> None:
+        """The state behind a step is not needed any more."""
+        self._states.pop(index, None)
+
+    def _note(self, gap: Gap, call: Call) -> None:
+        self._gaps.setdefault((gap, call.function), []).append(call.name)
 
     @property
     def notes(self) -> list[Note]:
@@ -154,11 +173,12 @@ class Theory:
         units = int(min(MOST_UNITS, self._left // max(self._values(call), 1)))
         return units if units >= FEWEST_UNITS else 0
 
-    def _advance(self, call: Call, weights: Layer | None, trace: Trace) -> Callable[[float], State | Inputs] | None:
+    def _advance(self, call: Call, trace: Trace) -> Advance | None:
         """The step as a function of a factor on the distances that go in; None if there is no theory for it."""
+        self._thin = Noise()
         if any(i not in self._states for i in call.inputs):
             return None
-        if not all(self._channels_first(seen, call) for seen in _operands(call) if seen.maker in self._states):
+        if not all(self._layouts.fits(seen, call) for seen in operands(call) if seen.maker in self._states):
             return None
         states = [self._states[i] for i in call.inputs]
         if call.kind == "residual" and call.function in ("add", "iadd", "radd") and len(states) == 2:
@@ -171,12 +191,64 @@ class Theory:
             return lambda c: concatenate([_nudged(s, c) for s in whole])  # type: ignore[misc]
         if call.kind == "dropout" and not drops_units(call):
             return lambda c: _nudged(states[0], c)
-        layer = weights if weights is not None else layer_for(call)
+        layer = layer_for(call)
         if layer is None or (layer.needs_all_positions and len(states[0].shape[1:]) > 0):
             return None
-        return lambda c: layer.propagate(_nudged(states[0], c), trace)
+        if isinstance(layer, Activate) and integrates(layer):
+            return self._integral(call, layer, trace)
+        return _moved(layer, states[0], trace)
 
-    def _carry(self, call: Call, advance: Callable[[float], State | Inputs] | None, defect: float) -> Noise:
+    def _integral(self, call: Call, layer: Activate, trace: Trace) -> Advance:
+        """An activation without a closed form, with as many pairs and at as many points as there is time for."""
+        state, budget = self._states[call.inputs[0]], self._budget
+        if budget is None or isinstance(state, Inputs) or state.law != "gaussian" or state.tilts:
+            return _moved(layer, state, trace)
+        if not budget.knows(call.function):
+            budget.price(call.function, state.excess.numel(), partial(_try, layer, state))
+        pairs = state.excess.shape[1]
+        choice = budget.choose(call.index, pairs)
+        if choice is None:
+            raise _LeftOut
+        if choice.pairs < pairs:
+            self._follow_fewer(choice.pairs)
+            self._note("thinned", call)
+        given = self._states[call.inputs[0]]
+        assert isinstance(given, State)
+        points = min(choice.points or given.excess.numel(), given.excess.numel())
+        thin = self._thinned(call, layer, given, trace, points) if points < given.excess.numel() else None
+
+        def timed(c: float) -> State | Inputs:
+            started = budget.clock()
+            made = layer.propagate(_nudged(given, c), trace) if thin is None else thin(c)
+            budget.learn(call.function, points, budget.clock() - started)
+            return made
+
+        return timed
+
+    def _thinned(self, call: Call, layer: Activate, state: State, trace: Trace, count: int) -> Advance:
+        """The integral at a random part of the points."""
+        points = some_points(state, count, call.index)
+        self._note("thinned", call)
+
+        def run(c: float) -> State:
+            nudged = _nudged(state, c)
+            assert isinstance(nudged, State)
+            made, noise = activated(layer, nudged, trace, points)
+            self._thin = noise if c == 1.0 else self._thin
+            return made
+
+        return run
+
+    def _follow_fewer(self, count: int) -> None:
+        """From here on a random part of the pairs; what is already known of them stays."""
+        some = next(iter(self._states.values()))
+        every, at = (len(some.x), some.x) if isinstance(some, Inputs) else (some.excess.shape[1], some.excess)
+        chosen = torch.randperm(every, generator=torch.Generator().manual_seed(0))[:count].sort().values.to(at.device)
+        self._followed = chosen if self._followed is None else self._followed[chosen]
+        self._states = {i: fewer_pairs(state, chosen) for i, state in self._states.items()}
+        self._defects = {i: _mean_defect(state) for i, state in self._states.items()}
+
+    def _carry(self, call: Call, advance: Advance | None, defect: float) -> Noise:
         """The variance that comes in, times the square of the step's slope d z_out / d z_in.
 
         Drawn units cannot be nudged: their slope is taken as 1, its value for small defects.
@@ -188,18 +260,50 @@ class Theory:
             return Noise()
         if advance is None:
             return before
-        states = [self._states[i] for i in call.inputs]
-        change = max((_change(_mean_defect(_nudged(s, 1 + NUDGE)), _mean_defect(s)) for s in states), key=abs)
+        known = [(self._states[i], self._defects[i]) for i in call.inputs]
+        change = max((_change(_mean_defect(_nudged(s, 1 + NUDGE)), defect) for s, defect in known), key=abs)
         slope = _change(_mean_defect(advance(1 + NUDGE)), defect) / change if change else 0.0
         return before.stretched(slope)
 
     def _restart(self, call: Call, seen: Capture | None) -> None:
         self._own[call.index] = self._carried[call.index] = Noise()
-        if seen is None:
+        start = None if seen is None else seen.state()
+        if start is None:
             return
         law: Law = "gaussian" if call.kind in ("dense", "conv", "norm", "residual", "shift", "scale") else "other"
-        self._states[call.index] = replace(seen.state(), law=law, draw=None, independent_units=True, alike=True)
+        self._states[call.index] = replace(start, law=law, draw=None, independent_units=True, alike=True)
         self._given[call.index] = call.name
+        self._defects[call.index] = _mean_defect(start)
+
+
+def _try(layer: Activate, state: State, count: int) -> None:
+    """Takes an integral at a few points."""
+    layer.propagate(at_points(state, some_points(state, count, 0)))
+
+
+def _moved(layer: Layer, state: State | Inputs, trace: Trace) -> Advance:
+    """A layer as a step; small states go through it together with their nudged twins, which costs next to nothing."""
+    plain = isinstance(layer, Dense) or (isinstance(layer, Conv) and layer.groups == 1)
+    activates = isinstance(layer, Activate) and isinstance(state, State) and state.law == "gaussian" and not state.tilts
+    if isinstance(state, Inputs) or not (plain or activates) or state.excess.numel() > SMALL:
+        return lambda c: layer.propagate(_nudged(state, c), trace)
+    given, pairs = state, state.excess.shape[1]
+    found: dict[float, State] = {}
+
+    def run(c: float) -> State:
+        if not found:
+            nudged = _nudged(given, 1 + NUDGE)
+            assert isinstance(nudged, State)
+            made = layer.propagate(doubled(given, nudged), trace)
+            assert isinstance(made, State)
+            first = moments_of(made, slice(0, pairs))
+            if isinstance(layer, Activate):
+                first = replace(first, draw=then(given, layer.activation), before=given)
+            found[1.0] = first
+            found[1 + NUDGE] = moments_of(made, slice(pairs, None))
+        return found[c]
+
+    return run
 
 
 def _nudged(state: State | Inputs, factor: float) -> State | Inputs:
@@ -213,8 +317,11 @@ def _nudged(state: State | Inputs, factor: float) -> State | Inputs:
 
 
 def _mean_defect(state: State | Inputs) -> float:
-    found = totals(state)
-    return float(geometry(found.a, found.b, found.excess)["defect"].nanmean())
+    return _mean(totals(state))
+
+
+def _mean(moments: Totals) -> float:
+    return float(defects(moments.a, moments.b, moments.excess).nanmean())
 
 
 def _odds(defect: float) -> float:
@@ -231,16 +338,8 @@ def _change(a: float, b: float) -> float:
     return math.log(_odds(a) / _odds(b)) if 0 < a < 2 and 0 < b < 2 else 0.0
 
 
-def _rms(state: State | Inputs) -> float:
-    found = totals(state)
-    return math.sqrt(float(found.a.mean() + found.b.mean()) / 2)
-
-
-def _operands(call: Call) -> list[Seen]:
-    """The tensors among the arguments that come from the data."""
-    given = [*call.arguments, *call.keywords.values()]
-    flat = [part for each in given for part in (each if isinstance(each, (list, tuple)) else (each,))]
-    return [part for part in flat if isinstance(part, Seen) and part.maker is not None]
+def _rms(moments: Totals) -> float:
+    return math.sqrt(float(moments.a.mean() + moments.b.mean()) / 2)
 
 
 def _matches(state: State | Inputs, flat: tuple[int, ...]) -> bool:

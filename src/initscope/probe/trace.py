@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
 from initscope.probe.attention import sharpness
@@ -42,6 +42,7 @@ _ROUTES = (
     "argsort",
     "gumbel_softmax",
 )
+_PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.Size)  # arguments that hold no tensors
 _POINTWISE = ("activation", "scale", "shift", "gate", "residual")
 
 Observation = TypeVar("Observation")
@@ -154,13 +155,14 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         sharp = sharpness(short_name(func), args, keywords) if short_name(func) in _ATTENDS else None
         if not self._dropout:
             args, keywords = _without_dropout(short_name(func), args, keywords)
-        given = [t for t in tensors_in((args, keywords)) if t in self._maker]
+        every = tensors_in((args, keywords))
+        given = [t for t in every if t in self._maker]
         seen = {id(t): Seen(tuple(t.shape), self._maker[t]) for t in given}  # before an in-place call changes them
         makers = tuple(self._maker[t] for t in given)
         first = given[0] if given else None
         shape, axis = (tuple(first.shape), self._axis[first]) if first is not None else ((), None)
-        sources = self._sources((args, keywords))
-        self._meet((args, keywords), used=first is not None)
+        sources = self._sources(every)
+        self._meet(every, used=first is not None)
         out = func(*args, **keywords)
         if first is None:
             for tensor in tensors_in(out):
@@ -188,12 +190,12 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
         axis: int | None = self._axis.get(tensor)  # type: ignore[no-untyped-call]
         return axis
 
-    def _meet(self, tree: object, used: bool) -> None:
+    def _meet(self, tensors: list[Tensor], used: bool) -> None:
         """Notes tensors that learn and that the model does not know. What a pass makes for each sample is no weight.
 
         The step is the first that uses one together with data, else the one behind the last call that has it.
         """
-        for t in tensors_in(tree):
+        for t in tensors:
             if not (t.requires_grad and t.is_leaf) or id(t) in self._parameters or t in self._maker:
                 continue
             for_samples = t in self._born and not isinstance(t, nn.Parameter) and len(t.shape) > 0
@@ -201,10 +203,10 @@ class Recorder(TorchFunctionMode, Generic[Observation]):
                 self.strangers[id(t)] = (t, len(self.steps))
                 self._settled |= {id(t)} if used else set()
 
-    def _sources(self, tree: object) -> tuple[str, ...]:
+    def _sources(self, tensors: list[Tensor]) -> tuple[str, ...]:
         """The parameters among the tensors, and those that other tensors among them were computed from."""
         names: dict[str, None] = {}
-        for tensor in tensors_in(tree):
+        for tensor in tensors:
             own = self._parameters.get(id(tensor))
             if own is not None:
                 names[own] = None
@@ -374,11 +376,26 @@ def _without_dropout(function: str, args: Any, keywords: dict[str, Any]) -> tupl
 
 def tensors_in(tree: object) -> list[Tensor]:
     """All tensors in nested tuples, lists, dicts and output dataclasses."""
-    leaves, _ = tree_flatten(tree)
     found: list[Tensor] = []
-    for leaf in leaves:
-        if isinstance(leaf, Tensor):
-            found.append(leaf)
-        elif hasattr(leaf, "__dataclass_fields__"):
-            found += tensors_in([getattr(leaf, name) for name in leaf.__dataclass_fields__])
+    _collect(tree, found)
     return found
+
+
+def _collect(tree: object, found: list[Tensor]) -> None:
+    """The usual containers by hand, which is ten times faster than the registry of all containers."""
+    if isinstance(tree, Tensor):
+        found.append(tree)
+    elif tree is None or type(tree) in _PLAIN:
+        return
+    elif type(tree) in (tuple, list):
+        for part in tree:  # type: ignore[attr-defined]
+            _collect(part, found)
+    elif type(tree) is dict:
+        for part in tree.values():
+            _collect(part, found)
+    elif hasattr(tree, "__dataclass_fields__"):
+        _collect([getattr(tree, name) for name in tree.__dataclass_fields__], found)
+    else:
+        leaves = tree_leaves(tree)
+        if len(leaves) != 1 or leaves[0] is not tree:
+            _collect(leaves, found)

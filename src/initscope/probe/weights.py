@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from initscope.probe.trace import Call
 from initscope.probe.uses import weight_of
 
+BEGINNING = 16  # entries of a row that are looked at first
+ROUNDING = 1e-13  # of their projections in float64
 SAME = 1e-5  # projections of rows that are this close, against the largest, are compared entry by entry
 
 
@@ -92,12 +94,10 @@ def repeated_rows(matrix: Tensor) -> float:
     >>> repeated_rows(torch.ones(4, 3)), repeated_rows(torch.eye(4))
     (0.75, 0.0)
     """
-    if len(matrix) < 2 or not matrix.is_floating_point():
+    if len(matrix) < 2 or not matrix.is_floating_point() or not _beginnings_repeat(matrix):
         return 0.0
     matrix = matrix if matrix.dtype in (torch.float32, torch.float64) else matrix.float()
-    generator = torch.Generator().manual_seed(0)
-    directions = (torch.rand(matrix.shape[1], 2, generator=generator) + 0.5).to(matrix)
-    projected = matrix @ directions
+    projected = matrix @ _directions(matrix, 2)
     order = projected[:, 0].argsort()
     close = (projected[order][1:] - projected[order][:-1]).abs() <= SAME * projected.abs().amax()
     places = close.all(1).nonzero().flatten()
@@ -105,6 +105,19 @@ def repeated_rows(matrix: Tensor) -> float:
         return 0.0
     equal = (matrix[order[places]] == matrix[order[places + 1]]).all(1)
     return float(equal.sum()) / len(matrix)
+
+
+def _beginnings_repeat(matrix: Tensor) -> bool:
+    """Whether the first few entries of any two rows may be the same: if not, no row has to be read to its end."""
+    few = matrix[:, :BEGINNING].double()
+    projected = (few @ _directions(few, 1))[:, 0].sort().values
+    apart = projected[1:] - projected[:-1] > ROUNDING * projected.abs().amax()
+    return not bool(apart.all())
+
+
+def _directions(matrix: Tensor, count: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return (torch.rand(matrix.shape[1], count, generator=generator) + 0.5).to(matrix)
 
 
 def _reached(outputs: Iterable[Tensor]) -> set[int]:

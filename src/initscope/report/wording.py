@@ -205,6 +205,8 @@ _NOTES = {
     "no-theory": "Measured only, there is no theory for: {}.",
     "layout": "Measured only, there is no theory for this layout of axes or groups: {}.",
     "too-long": 'Measured only, they take longer to predict than to measure (theory="full", --full-theory): {}.',
+    "left-out": "Measured only, theory had no time for them (theory_seconds=, --theory-seconds; it may differ next time): {}.",
+    "thinned": "Predicted with fewer pairs, or from a random part of the positions, to save time (it may differ next time): {}.",
     "batch": "Batch: {}.",
     "draws": "Other draws were {}.",
 }
