@@ -34,10 +34,11 @@ test: $(TESTS) lint
 test-slow: $(TESTS)
 	$(BIN)/python -m pytest -n auto -m slow
 
-# The kernels alone, then beside the peers: each in an environment of its own in build, made on first use; about half an hour.
+# The kernels alone, then beside the peers: each in an environment of its own in build, made on first use; a few hours.
 bench: $(STAMP)
 	$(BIN)/python benchmarks/kernels.py --page docs/benchmarks.md
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/activation_accuracy.py --page docs/accuracy.md
 	$(BIN)/python benchmarks/peers/run.py --page docs/benchmarks.md
 
 # All figures, tables and theorems of the papers into build/papers, then their pages in docs; goes on where it was stopped.

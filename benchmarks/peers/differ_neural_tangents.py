@@ -10,14 +10,10 @@ import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-
-jax.config.update("jax_enable_x64", True)
-warnings.filterwarnings("ignore")
-
-import jax.numpy as jnp  # noqa: E402 - float64 is asked for first
-from neural_tangents import stax  # noqa: E402
-from random_networks import activations  # noqa: E402
+from neural_tangents import stax
+from random_networks import activations
 
 Node = dict[str, Any]
 Shape = tuple[int, ...]
@@ -120,6 +116,8 @@ def answer(network: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
+    jax.config.update("jax_enable_x64", True)
+    warnings.filterwarnings("ignore")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

@@ -188,6 +188,72 @@ def numerical(m: Arithmetic, fn: Callable[[Any], Any], slope: Callable[[Any], An
     return dual
 
 
+def _pieces(breaks: Any) -> tuple[Any, Any]:
+    """Gauss-Legendre nodes and weights times the normal density between breaks along the last axis, within ±9 deviations."""
+    ends = np.full((*breaks.shape[:-1], 1), 9.0)
+    edges = np.sort(np.concatenate([-ends, np.clip(breaks, -9, 9), ends], -1), -1)
+    nodes, weights = np.polynomial.legendre.leggauss(48)
+    half = np.diff(edges)[..., None] / 2
+    z = edges[..., :-1, None] + half * (1 + nodes)
+    density = half * weights * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+    return z.reshape(*breaks.shape[:-1], -1), density.reshape(*breaks.shape[:-1], -1)
+
+
+def kinked(m: Arithmetic, fn: Callable[[Any], Any], slope: Callable[[Any], Any], kinks: Sequence[float]) -> Dual:
+    """Smooth between kinks, in float64: pieces of u, and for each node pieces of v given u.
+
+    Seen from u a kink of v is smooth, over a few deviations of v given u around where its mean is the kink.
+    """
+    places = np.array(kinks)
+
+    def one(a: float, b: float, c: float) -> Pair:
+        root, rest = math.sqrt(a), math.sqrt(max(0.0, b - c * c / a))
+        slanted = c / root if abs(c) > 1e-12 else 1e-12
+        around = [(places + shift * rest) / slanted for shift in (-6, 0, 6)]
+        z, outer = _pieces(np.concatenate([places / root, *around]))
+        mean = c / root * z[:, None]
+        if rest < 1e-9 * math.sqrt(b):
+            v, inner = mean, np.ones_like(mean)
+        else:
+            w, inner = _pieces((places - mean) / rest)
+            v = mean + rest * w
+        found = (m.number(float((outer * f(root * z)) @ (inner * f(v)).sum(1))) for f in (fn, slope))
+        return next(found), next(found)
+
+    def dual(a: Any, b: Any, c: Any) -> Pair:
+        both = [one(*map(float, state)) for state in zip(a, b, c, strict=True)]
+        return np.array([p for p, _ in both]), np.array([s for _, s in both])
+
+    return dual
+
+
+def elu(m: Arithmetic, alpha: float = 1.0, times: float = 1.0) -> Dual:
+    """times · (u above 0, alpha (exp u - 1) below)."""
+    return kinked(
+        m,
+        lambda z: times * np.where(z > 0, z, alpha * np.expm1(np.minimum(z, 0))),
+        lambda z: times * np.where(z > 0, 1, alpha * np.exp(np.minimum(z, 0))),
+        (0.0,),
+    )
+
+
+def hardswish(m: Arithmetic) -> Dual:
+    def slope(z: Any) -> Any:
+        return np.where(z > 3, 1, np.where(z < -3, 0, (2 * z + 3) / 6))
+
+    return kinked(m, lambda z: z * np.clip(z + 3, 0, 6) / 6, slope, (-3.0, 3.0))
+
+
+def mish(m: Arithmetic) -> Dual:
+    """u tanh(log(1 + exp u)); its nearest poles are 3π/4 away."""
+
+    def slope(z: Any) -> Any:
+        inner = np.tanh(np.logaddexp(0, z))
+        return inner + z * (1 - inner**2) * _sigmoid(z)
+
+    return numerical(m, lambda z: z * np.tanh(np.logaddexp(0, z)), slope)
+
+
 def _sigmoid(z: Any) -> Any:
     return np.exp(-np.logaddexp(0, -z))
 
@@ -239,4 +305,8 @@ DUALS: dict[str, Callable[..., Dual]] = {
     "sigmoid": lambda m: numerical(m, _sigmoid, lambda z: _sigmoid(z) * _sigmoid(-z)),
     "silu": lambda m: numerical(m, lambda z: z * _sigmoid(z), lambda z: _sigmoid(z) * (1 + z * _sigmoid(-z))),
     "softplus": lambda m: numerical(m, lambda z: np.logaddexp(0, z), _sigmoid),
+    "mish": mish,
+    "elu": elu,
+    "selu": lambda m: elu(m, 1.6732632423543772848, 1.0507009873554804934),
+    "hardswish": hardswish,
 }

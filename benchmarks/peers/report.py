@@ -7,15 +7,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from matplotlib.ticker import LogLocator, NullFormatter
+from own_report import sections
+from works import WORKS
 
 from initscope.figures.style import BLUE, ORANGE, Picture, finish, house_style, new_figure
 
 Record = dict[str, Any]
+MOST_ERROR = 1e-5
 
 
 def seconds(values: list[float]) -> str:
     median = statistics.median(values)
     return f"{median:.3f} s" if median < 10 else f"{median:.1f} s"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
 
 
 def setting(record: Record) -> str:
@@ -33,7 +40,7 @@ def kernel_table(records: dict[str, Record]) -> Iterator[str]:
         aim = "" if r["target"] is None else f"{r['target']:g} {'met' if r['ratio'] >= r['target'] else 'missed'}"
         yield (
             f"| {name} | {r['what']} | {r['peer']}: {setting(r)} | {seconds(r['peer_seconds'])} "
-            f"| {seconds(r['ours_seconds'])} | {r['ratio']:.1f} ({r['ratio_low']:.1f} to {r['ratio_high']:.1f}) | {aim} "
+            f"| {seconds(r['ours_seconds'])} | {times(r['ratio'])} ({times(r['ratio_low'])} to {times(r['ratio_high'])}) | {aim} "
             f"| {r['relative_error']:.0e} | {r['ours_mb']:.0f} / {r['peer_mb']:.0f} MB |"
         )
 
@@ -41,16 +48,22 @@ def kernel_table(records: dict[str, Record]) -> Iterator[str]:
 def bound_table(records: dict[str, Record]) -> Iterator[str]:
     yield "| | share of the matmul rate | share of the copy rate | what stops it |"
     yield "| --- | --- | --- | --- |"
+    stated = {work.name: work.stops for work in WORKS}
     for name, r in records.items():
-        if "best_setting" in r:
-            yield f"| {name} | {r['share_of_matmul']:.0%} | {r['share_of_copy']:.2%} | {r['stops']} |"
+        if "best_setting" not in r:
+            continue
+        stops = stated.get(name) or r["stops"]
+        if "share_of_matmul" in r:
+            yield f"| {name} | {r['share_of_matmul']:.0%} | {r['share_of_copy']:.2%} | {stops} |"
+        elif stops:
+            yield f"| {name} | | | {stops} |"
 
 
 def pair_table(records: dict[str, Record]) -> Iterator[str]:
     yield "| what; beside it | ours | peer | peer / ours (rounds) | peak memory, ours / peer |"
     yield "| --- | --- | --- | --- | --- |"
     for r in records.values():
-        if "best_setting" not in r:
+        if "best_setting" not in r and "kind" not in r:
             yield (
                 f"| {r['what']} | {seconds(r['ours_seconds'])} | {seconds(r['peer_seconds'])} "
                 f"| {r['ratio']:.2f} ({r['ratio_low']:.2f} to {r['ratio_high']:.2f}) "
@@ -58,15 +71,28 @@ def pair_table(records: dict[str, Record]) -> Iterator[str]:
             )
 
 
-def machine_line(records: dict[str, Record]) -> str:
-    rows = [r["machine"] for r in records.values() if "machine" in r]
+def limits_line(records: dict[str, Record]) -> str:
+    """Which rows miss what is asked of all: the error, and no more memory than the peer."""
+    rows = {name: r for name, r in records.items() if "best_setting" in r}
     if not rows:
         return ""
-    best = {key: max(row[key] for row in rows) for key in rows[0]}
+    inexact = [name for name, r in rows.items() if r["relative_error"] > MOST_ERROR]
+    larger = [name for name, r in rows.items() if r["ours_mb"] > r["peer_mb"]]
+    return (
+        f"Errors above {MOST_ERROR:g}: {', '.join(inexact) or 'none'}. "
+        f"More memory than the peer: {', '.join(larger) or 'none'}."
+    )
+
+
+def machine_line(records: dict[str, Record]) -> str:
+    rows = [r["machine"] for r in records.values() if "machine" in r]
     versions: dict[str, str] = {}
     for r in records.values():
-        versions |= r["versions"]
+        versions |= r.get("versions", {})
     words = ", ".join(f"{key} {value}" for key, value in sorted(versions.items()))
+    if not rows:
+        return f"Versions: {words}." if words else ""
+    best = {key: max(row[key] for row in rows) for key in rows[0]}
     return (
         f"Matmul {best['f32_gflops']:.0f} GFLOP/s in float32 and {best['f64_gflops']:.0f} in float64, copy "
         f"{best['copy_gbs']:.0f} GB/s, the best seen between the workloads. Versions: {words}."
@@ -76,7 +102,9 @@ def machine_line(records: dict[str, Record]) -> str:
 def page(records: dict[str, Record]) -> str:
     parts = [list(part) for part in (kernel_table(records), bound_table(records), pair_table(records))]
     tables = ["\n".join(part) for part in parts if len(part) > 2]  # more than a heading
-    figure = "![Seconds of initscope and of its peers](figures/peers.svg)"
+    tables.insert(1, limits_line(records))
+    compared = any("best_setting" in r for r in records.values())
+    figure = "![Seconds of initscope and of its peers](figures/peers.svg)" if compared else ""
     patches = [
         r["on_patches_seconds"] / statistics.median(r["ours_seconds"])
         for r in records.values()
@@ -89,7 +117,8 @@ def page(records: dict[str, Record]) -> str:
         else ""
     )
     where = "All numbers, every setting that was tried included: [peers.json](peers.json)."
-    return "\n\n".join(part for part in [figure, *tables, aside, machine_line(records), where] if part) + "\n"
+    below = [aside, *sections(records), machine_line(records), where]
+    return "\n\n".join(part for part in [figure, *tables, *below] if part) + "\n"
 
 
 def picture(records: dict[str, Record]) -> Picture:
@@ -109,7 +138,7 @@ def picture(records: dict[str, Record]) -> Picture:
                     peer / r["target"], place, "|", color="black", markersize=14, label="aim" if place == 0 else None
                 )
             axes.annotate(
-                f"{r['ratio']:.0f} times" if r["ratio"] >= 10 else f"{r['ratio']:.1f} times",
+                f"{r['ratio']:.0f} times" if r["ratio"] >= 10 else f"{times(r['ratio'])} times",
                 (peer, place), (8, 0), textcoords="offset points", va="center", fontsize=8.5,
             )  # fmt: skip
         axes.set_xscale("log")

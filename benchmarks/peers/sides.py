@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -45,16 +46,31 @@ def interpreter(folder: str | None) -> str:
 class Side:
     """One process that is ready to run, and does so when asked."""
 
-    def __init__(self, who: str, setting: dict[str, Any], script: str | None = None) -> None:
+    def __init__(
+        self,
+        who: str,
+        setting: dict[str, Any],
+        script: str | None = None,
+        limit: float | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """Ready when it returns. An answer that takes longer than `limit` seconds ends the process: TimeoutError."""
         own, folder = SCRIPTS[who]
-        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self._limit = limit
+        environment = {
+            **os.environ, "OMP_WAIT_POLICY": "passive", "TF_CPP_MIN_LOG_LEVEL": "3", **(environment or {}),
+        }  # fmt: skip
         if folder is not None:
             environment.pop("PYTHONPATH", None)
         self._process = subprocess.Popen(
             [interpreter(folder), str(HERE / (script or own))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
-        self.versions: dict[str, str] = self._ask(setting)["versions"]
+        try:
+            self.versions: dict[str, str] = self._ask(setting)["versions"]
+        except BaseException:
+            self._end()
+            raise
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -62,6 +78,8 @@ class Side:
         assert self._process.stderr is not None
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], self._limit)[0]:
+            raise TimeoutError(f"no answer in {self._limit:g} s")
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self._process.args}: {self._process.stderr.read()[-2000:]}")
@@ -72,14 +90,21 @@ class Side:
         """Seconds on the wall and on all cores, and the peak of memory above what was held when ready, in MB."""
         return self._ask({} if save is None else {"save": str(save)})
 
+    def part(self) -> float:
+        """Seconds of what was called once before, now that it is compiled: the first blocks of a peer."""
+        return float(self._ask({"part": True})["seconds"])
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
     def __enter__(self) -> Side:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill() if kind is not None else self._process.communicate()
-        self._process.wait()
+        self._end() if kind is not None else self._process.communicate()
 
 
 def in_turns(sides: Sequence[Side], rounds: int) -> list[list[float]]:
@@ -94,7 +119,7 @@ def in_turns(sides: Sequence[Side], rounds: int) -> list[list[float]]:
     return times
 
 
-def peak_mb(who: str, setting: dict[str, Any], script: str | None = None) -> float:
+def peak_mb(who: str, setting: dict[str, Any], script: str | None = None, limit: float | None = None) -> float:
     """Of a fresh process that runs once: its peak less what it held with libraries and inputs loaded; compiling included."""
-    with Side(who, {**setting, "cold": True}, script) as side:
+    with Side(who, {**setting, "cold": True}, script, limit) as side:
         return side.run()["peak_mb"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 CIRCULAR, ZERO = "", "(padding=zero)"
+TINY = {"images": 4, "side": 12, "width": 24}  # of a trial of the harness
 
 
 @dataclass(frozen=True)
@@ -24,18 +26,22 @@ class Work:
     blocks: tuple[int, ...] = ()  # inputs along one side of a block; the middle one is tried in every mode first
     rounds: int = 5  # in which both sides take turns
     stops: str = ""  # what keeps ours from being faster
+    text: str = ""  # the network, where it is no stack of one layer and ReLU
 
     @property
     def net(self) -> str:
+        if self.text:
+            return self.text
         layer = "dense(1) relu" if self.kind == "dense" else f"conv3{self.padding} relu"
         return f"{self.depth}x({layer}){' gap' if self.kind == 'pooled' else ''}"
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """Every dtype and mode with the middle block."""
-        modes = ("once",) if self.peer == "cnn-gp's method" else ("batched", "once")
+        """Every dtype and mode with the middle block; what is usually fastest comes first, so that the rest need not finish."""
+        modes = ("once",) if self.peer == "cnn-gp's method" else ("once", "batched")
+        types = ("f64", "f32") if self.kind == "pooled" else ("f32", "f64")
         middle = self.blocks[len(self.blocks) // 2]
-        return [{"dtype": dtype, "mode": mode, "block": middle} for dtype in ("f32", "f64") for mode in modes]
+        return [{"dtype": dtype, "mode": mode, "block": middle} for mode in modes for dtype in types]
 
 
 LOOPS = "vector units: a root and about 30 operations for each pair of positions and layer, which wait for each other"
@@ -45,6 +51,46 @@ ROWS = (
 )
 BOTH = "as its twin; the root is shared, two polynomials and two sums over taps instead of one"
 BENT = "as its twin, with a longer polynomial and distances instead of products"
+
+UNKNOWN = ""  # filled in by who measures
+ACTIVATIONS = ("gelu", "erf")
+POOLED, SAME, DENSE = (1, 2, 4, 8), (20, 40, 100), (125, 250, 500, 1000)  # blocks
+
+
+def stack(name: str, act: str) -> str:
+    """The networks of W7, W8 and W9; SELU has the weights it is made for, others those of He."""
+    init = "init=lecun" if act == "selu" else ""
+    conv, dense = f"conv3({init})" if init else "conv3", f"dense(1{', ' * bool(init)}{init})"
+    return {"W7": f"3x({conv} {act}) gap", "W8": f"10x({conv} {act})", "W9": f"10x({dense} {act})"}[name]
+
+
+def _off_relu() -> Iterator[Work]:
+    for act in ACTIVATIONS:
+        yield Work(f"W7 {act}", "pooled", 16, 3, f"three conv3 + {act} + average, 16 images", 20, blocks=POOLED,
+                   rounds=2, stops=UNKNOWN, text=stack("W7", act))  # fmt: skip
+    for act in ACTIVATIONS:
+        yield Work(f"W8 {act}", "same", 200, 10, f"ten conv3 + {act}, 200 images", 8, blocks=SAME, rounds=3,
+                   stops=UNKNOWN, text=stack("W8", act))  # fmt: skip
+    for act in ACTIVATIONS:
+        yield Work(f"W9 {act}", "dense", 2000, 10, f"ten dense + {act}, 2000 vectors", 2, blocks=DENSE,
+                   stops=UNKNOWN, text=stack("W9", act))  # fmt: skip
+
+
+def _networks() -> Iterator[Work]:
+    def one(name: str, depth: int, what: str, target: float, text: str) -> Work:
+        return Work(name, "pooled", 16, depth, what, target, blocks=POOLED, rounds=2, stops=UNKNOWN, text=text)
+
+    yield one("W11", 7, "conv3, six residual ReLU + conv3, average, 16 images", 40, "conv3 6x(res(relu conv3)) gap")
+    yield one("W12", 3, "three conv3 + ReLU + average pool, average, 16 images", 20, "3x(conv3 relu avgpool2) gap")
+    yield one("W13", 6, "layer norm, biases, dense head, 16 images", 10,
+              "conv3(bias=0.1) 3x(ln relu conv3(bias=0.1)) gap dense(bias=0.1) relu dense")  # fmt: skip
+
+
+def _tangents() -> Iterator[Work]:
+    for twin in (*_off_relu(), *_networks()):
+        if twin.name.split()[0] in ("W7", "W8", "W11"):
+            yield replace(twin, name=f"W14 of {twin.name}", what=f"tangent kernel of {twin.name}", get="ntk")
+
 
 WORKS = (
     Work("W1", "same", 500, 1, "conv3 + ReLU, 500 images", 12, blocks=(25, 50, 100), stops=ONE),
@@ -56,6 +102,9 @@ WORKS = (
          stops="the product of the inputs, and then the vector units as for the convolutions"),
     Work("W6 of W2", "same", 200, 10, "tangent kernel of W2", 12, "ntk", blocks=(20, 40, 100), rounds=3, stops=BOTH),
     Work("W6 of W3", "pooled", 16, 1, "tangent kernel of W3 16", 80, "ntk", blocks=(1, 2, 4), rounds=3, stops=BENT),
+    *_off_relu(),
+    *_networks(),
+    *_tangents(),
     Work("W1 zero", "same", 500, 1, "zero padding, beside cnn-gp", None, padding=ZERO, peer="cnn-gp's method",
          blocks=(10, 25, 50), stops=ONE),
     Work("W2 zero", "same", 200, 10, "zero padding, beside cnn-gp", None, padding=ZERO, peer="cnn-gp's method",
