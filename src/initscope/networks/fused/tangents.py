@@ -31,18 +31,21 @@ def stack_tangents(
     balanced = _balanced(x, y, stack.gains, stack.biases, own)
     if balanced is None:
         return None
-    x, other, factors = balanced
+    x, other, left, right = balanced
     distance = path.has_distances(stack, pooled, own, both)
     if not distance:
         x, other = x.double(), other.double()  # products lose half of the digits of T
     height, width = stack.sizes(*x.shape[2:])[-1]
     run = path.pooled if pooled else partial(path.same_position, distance=True)
-    sums: Tensor = run(stack, x, other, symmetric=y is None, progress=progress, own=own, both=both)
-    means = _mirrored(sums / float(height * width) ** (2 if pooled else 1), y is None)
+    means: Tensor = run(stack, x, other, symmetric=y is None, progress=progress, own=own, both=both)
+    means /= float(height * width) ** (2 if pooled else 1)
+    if y is None:
+        _mirror(means)
     if distance and both:
         a = mean_norms(stack, x)
         means[0] = (a[:, None] + (a if y is None else mean_norms(stack, other)) - means[0]) / 2
-    return means * factors
+    means *= left[:, None] * right
+    return means
 
 
 def dense_tangents(
@@ -57,7 +60,7 @@ def dense_tangents(
     if balanced is None:
         return None
     single = x.dtype == torch.float32
-    x, other, factors = balanced
+    x, other, left, right = balanced
     laws = make_laws(gains, biases, slopes, (x.shape[1], *(1 for _ in gains[1:])), True)
     a, x_norms = (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, x))
     b, y_norms = (a, x_norms) if y is None else (t.to(x.dtype) for t in dense_layer_norms(gains, biases, slopes, other))
@@ -67,17 +70,22 @@ def dense_tangents(
             progress(start, len(x))
         rows, columns = slice(start, start + DENSE_BLOCK), slice(start if y is None else 0, None)
         gaps = _squared_distances(x[rows], other[columns], single)
-        out[:, rows, columns] = path.dense_layers(gaps, laws, x_norms[:, rows], y_norms[:, columns], own)
+        block = path.dense_layers(gaps, laws, x_norms[:, rows], y_norms[:, columns], own)
+        block[0] = (a[rows, None] + b[columns] - block[0]) / 2
+        block *= (left[rows, None] * right[columns]).to(x.dtype)
+        if y is None:
+            _mirror(block[:, :, : block.shape[1]])
+            out[:, columns, rows] = block.mT
+        out[:, rows, columns] = block
     if progress is not None:
         progress(len(x), len(x))
-    out[0] = (a[:, None] + b - out[0]) / 2
-    return _mirrored(out, y is None) * factors.to(x.dtype)
+    return out
 
 
 def _balanced(
     x: Tensor, y: Tensor | None, gains: tuple[float, ...], biases: tuple[float, ...], own: Sequence[Own]
-) -> tuple[Tensor, Tensor, Tensor] | None:  # fmt: skip
-    """x and y with norms near one, and by what (n, m) the kernels of these have to be multiplied.
+) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:  # fmt: skip
+    """x and y with norms near one, and the factors (n,), (m,) by which rows and columns of their kernels are multiplied.
 
     The distance of a bright and a dark input is that of their norms, and hides the angle: its error e is one of √e in T. Where
     biases neither vary nor are trained, kernels are homogeneous: a power of two for each input takes the difference out, without
@@ -89,11 +97,12 @@ def _balanced(
         if float(square.max()) > LARGEST_RATIO**2 * float(square.min()):
             return None
         wide = x.double()
-        return wide, wide if y is None else other.double(), torch.ones(1, 1, dtype=torch.float64)
+        left, right = (torch.ones(len(t), dtype=torch.float64) for t in (x, other))
+        return wide, wide if y is None else other.double(), left, right
     left, right = _powers(x), _powers(other)
     x_scaled = x / left.to(x.dtype).view(-1, *(1,) * (x.ndim - 1))
     y_scaled = x_scaled if y is None else other / right.to(x.dtype).view(-1, *(1,) * (x.ndim - 1))
-    return x_scaled, y_scaled, left[:, None] * right
+    return x_scaled, y_scaled, left, right
 
 
 def _powers(x: Tensor) -> Tensor:
@@ -111,5 +120,8 @@ def _squared_distances(x: Tensor, y: Tensor, single: bool) -> Tensor:
     return torch.addmm(x.square().sum(1)[:, None] + y.square().sum(1), x, y.T, alpha=-2).clamp_min_(0).to(dtype)
 
 
-def _mirrored(out: Tensor, symmetric: bool) -> Tensor:
-    return out.triu() + out.triu(1).mT if symmetric else out
+def _mirror(square: Tensor) -> None:
+    """Copy the upper triangles of (k, n, n) to the lower ones, in place."""
+    for one in square:
+        one.triu_()
+        one += one.triu(1).T
