@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -68,8 +70,17 @@ def by_quantity(make: Callable[[bool], Any]) -> Any:
     return either
 
 
+@cache
+def _digest() -> str:
+    """Of the text of all loops: numba looks for changes in the file of a loop alone, not in those of its steps."""
+    rooms = [Path(__file__).parents[1] / name for name in ("fused", "machine")]
+    texts = [path.read_bytes() for room in rooms for path in sorted(room.glob("*.py"))]
+    return f"{zlib.crc32(b''.join(texts)):x}"
+
+
 def kept(function: F) -> F:
     """Compile a whole loop with its steps, and keep the result on disk where some folder is writable."""
+    function.__qualname__ += f"_{_digest()}"
     try:
         return cast(F, numba.njit(cache=True, **_OPTIONS)(function))
     except RuntimeError:  # neither the package folder nor the user's cache folder can be written

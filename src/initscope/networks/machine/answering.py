@@ -253,11 +253,14 @@ def answer(
     net, x, y = on_data(net, x, y)
     ask = answer_vectors if x.ndim == 2 else answer_images
     try:
-        return ask(net, x, y, standard, progress, allowed)
+        found = ask(net, x, y, standard, progress, allowed)
     except OutOfRange:
         if x.dtype == torch.float64:
             raise
-        return ask(net, x.double(), None if y is None else y.double(), standard, progress, allowed)
+        found = ask(net, x.double(), None if y is None else y.double(), standard, progress, allowed)
+    if any(bool(t.isnan().any()) for t in (found.product, found.tangent) if t is not None):
+        raise Unknown("norms leave the range of float64")
+    return found
 
 
 def unknown(net: Sequential, x: Tensor, y: Tensor | None = None, *, standard: bool | None = None) -> str | None:

@@ -166,9 +166,69 @@ def gelu(slopes: bool) -> Any:
     return loop
 
 
+@in_order
+def cosines(registers: Array, at: Any, x: Array, p: Any, inverse: Any, one: Any) -> tuple[Any, Any, Any, Any]:
+    """Those of the four inputs of x with the inputs of y."""
+    return (
+        bounded(load(registers, at) * (x[p] * inverse), one),
+        bounded(load(registers, at + _WIDTH) * (x[p + _U(1)] * inverse), one),
+        bounded(load(registers, at + _U(2) * _WIDTH) * (x[p + _U(2)] * inverse), one),
+        bounded(load(registers, at + _U(3) * _WIDTH) * (x[p + _U(3)] * inverse), one),
+    )
+
+
+@in_order
+def store_rows(registers: Array, at: Any, values: tuple[Any, Any, Any, Any]) -> None:
+    store(registers, at, values[0])
+    store(registers, at + _WIDTH, values[1])
+    store(registers, at + _U(2) * _WIDTH, values[2])
+    store(registers, at + _U(3) * _WIDTH, values[3])
+
+
+@in_order
+def times_rows(registers: Array, at: Any, to: Any, factors: tuple[Any, Any, Any, Any]) -> None:
+    """Four rows of a register times these, into another."""
+    store(registers, to, load(registers, at) * factors[0])
+    store(registers, to + _WIDTH, load(registers, at + _WIDTH) * factors[1])
+    store(registers, to + _U(2) * _WIDTH, load(registers, at + _U(2) * _WIDTH) * factors[2])
+    store(registers, to + _U(3) * _WIDTH, load(registers, at + _U(3) * _WIDTH) * factors[3])
+
+
+@with_slopes
+def horner(slopes: bool) -> Any:
+    """Σ_(i < count) x_i y_i w^i of the fields from `first` on, for the four inputs of x, and its derivative by w (or zeros).
+
+    One step waits for the one before it: the four take turns.
+    """
+
+    @in_order
+    def loop(
+        x: Array, y: Array, p: Any, q: Any, first: int, count: int, w: tuple[Any, Any, Any, Any], zero: Any
+    ) -> tuple[Any, ...]:  # fmt: skip
+        w0, w1, w2, w3 = w
+        s0, s1, s2, s3 = zero, zero, zero, zero
+        d0, d1, d2, d3 = zero, zero, zero, zero
+        p += _ROWS * _U(first + count)
+        q += _WIDTH * _U(first + count)
+        for _ in range(count):
+            p -= _ROWS
+            q -= _WIDTH
+            c = load(y, q)
+            if slopes:
+                d0, d1, d2, d3 = d0 * w0 + s0, d1 * w1 + s1, d2 * w2 + s2, d3 * w3 + s3
+            s0 = s0 * w0 + x[p] * c
+            s1 = s1 * w1 + x[p + _U(1)] * c
+            s2 = s2 * w2 + x[p + _U(2)] * c
+            s3 = s3 * w3 + x[p + _U(3)] * c
+        return s0, s1, s2, s3, d0, d1, d2, d3
+
+    return loop
+
+
 @with_slopes
 def series(slopes: bool) -> Any:
     """Σ_k a_k(x) a_k(y) rho^k; fields: 1/|a|, then a_k of even and of odd k, lowest first. Horner in rho² for both."""
+    poly = horner[slopes]
 
     @in_order
     def loop(
@@ -182,42 +242,21 @@ def series(slopes: bool) -> Any:
                 p, q = places(sides, row, column, window, height, width)
                 at = _U((row * width + column) * TILE)
                 inverse = load(sides.y, q)
-                for i in range(0, ROWS, 2):
-                    here, next_row = at + _U(i * WIDTH), at + _U(i * WIDTH + WIDTH)
-                    x, z = p + _U(i), p + _U(i + 1)
-                    by_x, by_z = sides.x[x] * inverse, sides.x[z] * inverse
-                    rho, sigma = (
-                        bounded(load(registers, _U(a) + here) * by_x, one),
-                        bounded(load(registers, _U(a) + next_row) * by_z, one),
+                r = cosines(registers, _U(a) + at, sides.x, p, inverse, one)
+                w = r[0] * r[0], r[1] * r[1], r[2] * r[2], r[3] * r[3]
+                e = poly(sides.x, sides.y, p, q, 1, even, w, inverse * zero)
+                o = poly(sides.x, sides.y, p, q, 1 + even, odd, w, inverse * zero)
+                values = e[0] + r[0] * o[0], e[1] + r[1] * o[1], e[2] + r[2] * o[2], e[3] + r[3] * o[3]
+                store_rows(registers, _U(out) + at, values)
+                if slopes:  # d/drho of E(rho²) + rho O(rho²), over |a||b|
+                    two = one + one
+                    steep = (
+                        (o[0] + two * (r[0] * e[4] + w[0] * o[4])) * (sides.x[p] * inverse),
+                        (o[1] + two * (r[1] * e[5] + w[1] * o[5])) * (sides.x[p + _U(1)] * inverse),
+                        (o[2] + two * (r[2] * e[6] + w[2] * o[6])) * (sides.x[p + _U(2)] * inverse),
+                        (o[3] + two * (r[3] * e[7] + w[3] * o[7])) * (sides.x[p + _U(3)] * inverse),
                     )
-                    u, v = rho * rho, sigma * sigma
-                    nothing = inverse * zero
-                    e, f, eu, fv = nothing, nothing, nothing, nothing
-                    k = _U(even)
-                    for _ in range(even):
-                        y = load(sides.y, q + k * _WIDTH)
-                        if slopes:
-                            eu, fv = eu * u + e, fv * v + f
-                        e = e * u + sides.x[x + k * _ROWS] * y
-                        f = f * v + sides.x[z + k * _ROWS] * y
-                        k -= _U(1)
-                    o, g, ou, gv = nothing, nothing, nothing, nothing
-                    k = _U(even + odd)
-                    for _ in range(odd):
-                        y = load(sides.y, q + k * _WIDTH)
-                        if slopes:
-                            ou, gv = ou * u + o, gv * v + g
-                        o = o * u + sides.x[x + k * _ROWS] * y
-                        g = g * v + sides.x[z + k * _ROWS] * y
-                        k -= _U(1)
-                    store(registers, _U(out) + here, e + rho * o)
-                    store(registers, _U(out) + next_row, f + sigma * g)
-                    if slopes:  # d/drho of E(rho²) + rho O(rho²), over |a||b|
-                        two = one + one
-                        first = (o + two * (rho * eu + u * ou)) * by_x
-                        second = (g + two * (sigma * fv + v * gv)) * by_z
-                        store(registers, _U(to) + here, load(registers, _U(b) + here) * first)
-                        store(registers, _U(to) + next_row, load(registers, _U(b) + next_row) * second)
+                    times_rows(registers, _U(b) + at, _U(to) + at, steep)
 
     return loop
 

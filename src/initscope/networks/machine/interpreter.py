@@ -13,7 +13,6 @@ from initscope.networks.machine.frames import TILE, WIDTH, Code, Step
 from initscope.networks.machine.steps import Sides, Taps, Window, by_sides, convolve, load_inputs, mix, partner, times
 
 _U = np.uint64
-STEPS = 2  # raise it where a step changes: what is compiled is kept on disk by the text of this file alone
 _LOAD, _FETCH, _CONV, _MIX, _SIDES, _TIMES, _TOTAL, _POOL, _BEND, _ARC, _GELU, _SERIES, _BENT = (int(c) for c in Code)
 (
     _CODE, _OUT, _A, _B, _SLOPE_A, _SLOPE_OUT, _HEIGHT, _WIDE, _STRIDE_Y, _STRIDE_X, _FIELDS, _EVEN, _ODD, _IN_HEIGHT,
