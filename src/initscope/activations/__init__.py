@@ -1,6 +1,7 @@
 """Activations: a function, its dual map, and the source of the map."""
 
 from initscope.activations.activation import Activation
+from initscope.activations.arc_tails import largest_share, tail_polynomial
 from initscope.activations.catalogue import (
     ABS,
     COS,
@@ -67,6 +68,7 @@ __all__ = [
     "by_name",
     "elu",
     "hermite",
+    "largest_share",
     "leaky_relu",
     "listen",
     "names",
@@ -75,4 +77,5 @@ __all__ = [
     "rectified_power",
     "rectified_product",
     "series_table",
+    "tail_polynomial",
 ]

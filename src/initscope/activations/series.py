@@ -13,7 +13,6 @@ from initscope.activations.quadrature import QuadratureDual
 from initscope.activations.series_losses import Span
 from initscope.activations.series_table import SeriesTable, table_of
 
-_POWERS = 3  # taken out of kinks at 0
 _expansions: WeakKeyDictionary[Activation, Expansion] = WeakKeyDictionary()
 _lock = threading.RLock()
 
@@ -26,6 +25,7 @@ def series_table(
     most: int = 128,
     *,
     slope_tolerance: float = math.inf,
+    powers: int = 3,
 ) -> SeriesTable | None:
     """The Hermite coefficients of an activation for standard deviations from `low` to `high`.
 
@@ -35,11 +35,12 @@ def series_table(
         tolerance: largest error of E f(u) f(v), in units of √(E f(u)² E f(v)²).
         most: largest order.
         slope_tolerance: the same for E f'(u) f'(v), which is also what a small 1 - cosine needs.
+        powers: how many rectified powers are taken out of a kink at 0; more leave fewer orders.
 
     Returns:
         The shortest table that meets the tolerances, or None where there is none.
     """
-    return table_of(expansion_of(activation), Span.of(low, high), (tolerance, slope_tolerance), most, _POWERS)
+    return table_of(expansion_of(activation), Span.of(low, high), (tolerance, slope_tolerance), most, powers)
 
 
 def expansion_of(activation: Activation) -> Expansion:

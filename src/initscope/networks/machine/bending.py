@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from initscope.activations import Activation, SeriesTable, rectified_constants, series_table
+from initscope.activations import Activation, SeriesTable, largest_share, series_table, tail_polynomial
+from initscope.networks.machine.cells import Cells, cells_of
 from initscope.networks.machine.frames import SNAP, Code
 
 # Of a series that is cut off: its error, relative to the second moments, and its largest order, as they are tried.
@@ -19,28 +21,36 @@ ATTEMPTS = {
 }
 ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-12}  # what the arithmetic of a network leaves
 
-PART = 1 << 16  # variances whose coefficients are held at once
+_POWERS = (4, 5, 6)  # rectified powers that may be taken out of a kink at 0
+_TAILS = 0.05  # of the tolerance, that polynomials of tails may add
+_SAMPLES = 17  # standard deviations at which shares are compared with moments
 
 
 @dataclass(frozen=True, eq=False)
 class Bending:
-    """`fields` maps variances (images, places) to (images, places, fields); `passes`: gradients pass the activation."""
+    """`fields` maps variances (images, places) to (images, places, fields); `passes`: gradients pass the activation.
+
+    `own` and `mean`: what the step makes of E f(u)² and E f(u), if not exactly that.
+    """
 
     activation: Activation
     code: Code
     constants: tuple[float, ...]
-    fields: Callable[[Tensor], Tensor]
+    fields: Callable[[Tensor], Tensor] | Cells
     even: int = 0
     odd: int = 0
     error: float = 0.0
     passes: bool = True
-    own: Callable[[Tensor], Tensor] | None = None  # what the step makes of a unit beside itself, if not exactly E f(u)²
+    own: Callable[[Tensor], Tensor] | None = None
+    mean: Callable[[Tensor], Tensor] | None = None
 
     def second_moment(self, a: Tensor) -> Tensor:
         """E f(u)², short of what a series leaves out: an input beside itself must have a cosine of one behind the step."""
-        if self.own is None:
-            return self.activation.second_moment(a)
-        return torch.cat([self.own(part) for part in torch.split(a, max(1, PART // max(1, a[0].numel())))])
+        return self.activation.second_moment(a) if self.own is None else self.own(a)
+
+    def first_moment(self, a: Tensor) -> Tensor:
+        """E f(u)."""
+        return self.activation.mean(a) if self.mean is None else self.mean(a)
 
 
 def bending(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) -> Bending | None:
@@ -71,70 +81,126 @@ def _series(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) 
     for tolerance, most in ATTEMPTS[dtype]:
         if closed and tolerance > ROUNDING[dtype]:
             break
-        table = series_table(f, low, high, tolerance, most, slope_tolerance=100 * tolerance if slopes else math.inf)
-        if table is not None:
-            found = _tabled(f, table, slopes)
+        found = _shortest(Wanted(f, low, high, tolerance, dtype, slopes), most)
+        if found is not None:
             return replace(found, error=0.0) if closed else found
     return None
 
 
-def _tabled(f: Activation, table: SeriesTable, slopes: bool) -> Bending:
-    even = max((k for k in table.orders if k % 2 == 0), default=-2) // 2 + 1
-    odd = (max((k for k in table.orders if k % 2), default=-1) + 1) // 2
-    error = max(table.bound, table.slope_bound) if slopes else table.bound
-    rows = torch.tensor([k // 2 if k % 2 == 0 else even + k // 2 for k in table.orders])
-    if table.powers:
-        numbers = (0.0, 1.0, 1 / (2 * math.pi), math.pi / 2, *_low_orders(), SNAP)
-        fields = _with_powers(table, rows, even + odd)
-        return Bending(
-            f, Code.BENT_SERIES, numbers, fields, even, odd, error, own=lambda a: _own_with_powers(fields(a))
+@dataclass(frozen=True)
+class Wanted:
+    """A series for standard deviations from low to high; without `slopes` only products count."""
+
+    activation: Activation
+    low: float
+    high: float
+    tolerance: float
+    dtype: torch.dtype
+    slopes: bool
+
+    @property
+    def slope_tolerance(self) -> float:
+        return 100 * self.tolerance if self.slopes else math.inf
+
+    def table(self, most: int, powers: int) -> SeriesTable | None:
+        return series_table(
+            self.activation, self.low, self.high, self.tolerance, most, slope_tolerance=self.slope_tolerance, powers=powers
         )
 
-    def plain(a: Tensor) -> Tensor:
-        out = torch.zeros(1 + even + odd, *a.shape, dtype=torch.float64)
-        out[0] = _inverse(a)
-        out[1 + rows] = table.coefficients(a)
-        return out.movedim(0, -1)
+    @cached_property
+    def deviations(self) -> Tensor:
+        """Some, with both ends."""
+        ends = torch.tensor([self.low, self.high], dtype=torch.float64).log()
+        return torch.linspace(float(ends[0]), float(ends[1]), _SAMPLES, dtype=torch.float64).exp()
 
-    own = lambda a: table.coefficients(a).square().sum(0)  # noqa: E731
-    return Bending(f, Code.SERIES, (0.0, 1.0), plain, even, odd, error, own=own)
-
-
-_MEETING = ((1, 1), (1, 3), (2, 2), (3, 3))  # rectified powers that meet in orders beyond 3
-_ALONE = (0.5, 1.5, 1.5, 7.5)  # E relu(u)^(i+j) of those
-
-
-def _low_orders() -> tuple[float, ...]:
-    """r_k^(i) r_k^(j) for k from 0 to 3, of the powers that meet."""
-    low = (0, 1, 2, 3)
-    return tuple(float(c) for i, j in _MEETING for c in rectified_constants(i, low) * rectified_constants(j, low))
+    @cached_property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """E f² and s² E f'² there."""
+        a = self.deviations.square()
+        return self.activation.second_moment(a), a * self.activation.derivative_second_moment(a)
 
 
-def _with_powers(table: SeriesTable, rows: Tensor, terms: int) -> Callable[[Tensor], Tensor]:
-    """1/|a|, u_j = c_j s^j, the coefficients of f and, from order 4 on, those of the powers."""
-    orders = torch.tensor(table.orders)
-    constants = torch.stack([rectified_constants(j, table.orders) for j in (1, 2, 3)])
-    constants[:, orders < 4] = 0
-
-    def fields(a: Tensor) -> Tensor:
-        out = torch.zeros(4 + 2 * terms, *a.shape, dtype=torch.float64)
-        out[0] = _inverse(a)
-        for j, c in enumerate(table.powers, 1):
-            out[j] = c * a.sqrt() ** j
-        out[4 + rows] = table.coefficients(a)
-        out[4 + terms + rows] = torch.tensordot(constants.T, out[1:4], dims=1)
-        return out.movedim(0, -1)
-
-    return fields
+def _shortest(wanted: Wanted, most: int) -> Bending | None:
+    """With the number of rectified powers that leaves the least work; functions without a kink at 0 have none."""
+    found: list[tuple[float, Bending]] = []
+    for count in _POWERS:
+        table = wanted.table(most, count)
+        if table is not None:
+            bent = _tabled(wanted, table)
+            if bent is not None:
+                found.append((_work(bent), bent))
+        if table is None or not table.powers:
+            break
+    return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _own_with_powers(fields: Tensor) -> Tensor:
-    """The sum that `bent_series` forms at a cosine of one."""
-    _, u1, u2, u3 = fields[..., :4].unbind(-1)
-    own, powers = fields[..., 4:].square().chunk(2, -1)
-    low = torch.tensor(_low_orders(), dtype=torch.float64).view(4, 4).sum(1)
-    met = torch.stack([u1 * u1, 2 * u1 * u3, u2 * u2, u3 * u3], -1)
-    return own.sum(-1) - powers.sum(-1) + met @ (torch.tensor(_ALONE, dtype=torch.float64) - low)
+def _work(bent: Bending) -> float:
+    """Of one pair: an order takes a product of sides and a step of Horner's rule, a number of a tail a step."""
+    return bent.even + bent.odd + 0.5 * len(bent.constants)
+
+
+def _tabled(wanted: Wanted, table: SeriesTable) -> Bending | None:
+    f = wanted.activation
+    even = max((k for k in table.orders if k % 2 == 0), default=-2) // 2 + 1
+    odd = (max((k for k in table.orders if k % 2), default=-1) + 1) // 2
+    error = max(table.bound, table.slope_bound) if wanted.slopes else table.bound
+    rows = torch.tensor([k // 2 if k % 2 == 0 else even + k // 2 for k in table.orders])
+    powers = sorted((j for j, c in enumerate(table.powers, 1) if c), key=lambda j: (j % 2 == 0, j))
+    shares = tuple(table.powers[j - 1] for j in powers)
+    cells = cells_of(
+        table, rows, even + odd, (wanted.low, wanted.high), wanted.tolerance, wanted.dtype, shares, tuple(powers)
+    )
+    if cells is None:
+        return None
+    if not powers:
+        return Bending(
+            f, Code.SERIES, (0.0, 1.0), cells, even, odd, error + cells.error, own=cells.squares, mean=cells.mean
+        )
+    tails = Tails.of(wanted, tuple(powers), shares, (2 * even - 2, 2 * odd - 1))
+    return Bending(
+        f, Code.BENT_SERIES, (0.0, 1.0, *tails.numbers), cells, even, odd, error + cells.error + tails.error,
+        own=lambda a: cells.squares(a) + tails.own(a), mean=cells.mean,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tails:
+    """Σ_ij u_i u_j' T_ij of rectified powers u_j = c_j s^j, odd powers first: see `arc_tails`.
+
+    `numbers`: how many odd and even powers there are, then for every pair i <= j of odd, then of even ones the count of its
+    coefficients and these, highest first; with slopes the same again for the derivative.
+    """
+
+    numbers: tuple[float, ...]
+    error: float
+    own: Callable[[Tensor], Tensor]  # what it adds to a unit beside itself
+
+    @classmethod
+    def of(cls, wanted: Wanted, powers: tuple[int, ...], shares: tuple[float, ...], last: tuple[int, int]) -> Tails:
+        """`last`: the last even and the last odd order that are kept."""
+        groups = [[(j, c) for j, c in zip(powers, shares, strict=True) if j % 2 == parity] for parity in (1, 0)]
+        pairs = [(i, c, j, d) for group in groups for n, (i, c) in enumerate(group) for j, d in group[n:]]
+        numbers: list[float] = [len(groups[0]), len(groups[1])]
+        errors, ends = [0.0, 0.0], []
+        for i, c, j, d in pairs:
+            for slope in (False, True) if wanted.slopes else (False,):
+                moments = wanted.moments[slope]
+                weight = largest_share(c, i, wanted.deviations, moments) * largest_share(d, j, wanted.deviations, moments)
+                weight *= 1 if i == j else 2
+                tolerance = wanted.slope_tolerance if slope else wanted.tolerance
+                allowed = _TAILS * tolerance / (len(pairs) * max(weight, 1e-300))
+                found, error = tail_polynomial(i, j, last[i % 2 == 0], allowed, slope)
+                numbers += [len(found), *reversed(found)]
+                errors[slope] += weight * error
+                if not slope:
+                    end = sum(c * (-1) ** n for n, c in enumerate(found))  # at a cosine of one
+                    ends.append((c * d * end * (1 if i == j else 2), i + j))
+
+        def own(a: Tensor) -> Tensor:
+            s = a.sqrt()
+            return sum((end * s**exponent for end, exponent in ends), torch.zeros_like(a))
+
+        return cls(tuple(numbers), max(errors), own)
 
 
 def leaky_slope(f: Activation) -> float | None:

@@ -261,86 +261,112 @@ def series(slopes: bool) -> Any:
     return loop
 
 
-@in_order
-def arcs(rho: Any, one: Any, half_pi: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """2π J_ij of rectified powers for ij = 11, 13, 22, 33, and τ = π - t, √(1 - rho²) [cho2009]."""
-    tau, s = half_pi + arcsine(rho), np.sqrt(max(one - rho * rho, one - one))
-    two, three, five = one + one, one + one + one, one + one + one + one + one
-    first, cube = s + tau * rho, s * s * s
-    second = tau * (one + two * (rho * rho)) + three * (s * rho)
-    third = (three * three + (three * two) * (rho * rho)) * first - five * cube
-    return first, three * first - cube, second, third, tau, s
+@with_slopes
+def tails(slopes: bool) -> Any:
+    """Σ_ij u_i u_j' T_ij(rho) and, with slopes, its derivative, for the four inputs of x; see `bending.Tails`.
 
+    The fields u_j begin at the second one. T is a polynomial in e = 2√(1 - rho²) - 1, times rho for even powers; the derivative
+    is one times rho for odd powers.
+    """
 
-@in_order
-def cubic(n: Array, at: int, rho: Any) -> Any:
-    return n[at] + rho * (n[at + 1] + rho * (n[at + 2] + rho * n[at + 3]))
+    @in_order
+    def polynomial(n: Array, at: int, e: tuple[Any, Any, Any, Any], zero: Any) -> tuple[Any, Any, Any, Any]:
+        s0, s1, s2, s3 = zero, zero, zero, zero
+        for k in range(at + 1, at + 1 + int(n[at])):
+            c = n[k]
+            s0, s1, s2, s3 = s0 * e[0] + c, s1 * e[1] + c, s2 * e[2] + c, s3 * e[3] + c
+        return s0, s1, s2, s3
 
+    @in_order
+    def loop(
+        x: Array, y: Array, p: Any, q: Any, n: Array, rho: tuple[Any, Any, Any, Any], w: tuple[Any, Any, Any, Any], zero: Any
+    ) -> tuple[Any, ...]:  # fmt: skip
+        one = n[1]
+        two = one + one
+        e = (
+            two * np.sqrt(max(one - w[0], zero)) - one,
+            two * np.sqrt(max(one - w[1], zero)) - one,
+            two * np.sqrt(max(one - w[2], zero)) - one,
+            two * np.sqrt(max(one - w[3], zero)) - one,
+        )
+        t0, t1, t2, t3 = zero, zero, zero, zero
+        d0, d1, d2, d3 = zero, zero, zero, zero
+        at, before = 4, 1
+        for group in range(2):  # odd powers, even ones
+            count = int(n[2 + group])
+            by = (zero + one, zero + one, zero + one, zero + one) if group == 0 else rho
+            for i in range(before, before + count):
+                p_i = p + _ROWS * _U(i)
+                y_i = load(y, q + _WIDTH * _U(i))
+                for j in range(i, before + count):
+                    p_j = p + _ROWS * _U(j)
+                    y_j = load(y, q + _WIDTH * _U(j))
+                    share = one if i == j else two  # halves of both orders
+                    half = share / two
+                    u0 = half * (x[p_i] * y_j + x[p_j] * y_i)
+                    u1 = half * (x[p_i + _U(1)] * y_j + x[p_j + _U(1)] * y_i)
+                    u2 = half * (x[p_i + _U(2)] * y_j + x[p_j + _U(2)] * y_i)
+                    u3 = half * (x[p_i + _U(3)] * y_j + x[p_j + _U(3)] * y_i)
+                    f = polynomial(n, at, e, zero)
+                    at += 1 + int(n[at])
+                    t0 = t0 + u0 * (by[0] * f[0])
+                    t1 = t1 + u1 * (by[1] * f[1])
+                    t2 = t2 + u2 * (by[2] * f[2])
+                    t3 = t3 + u3 * (by[3] * f[3])
+                    if slopes:
+                        g = polynomial(n, at, e, zero)
+                        at += 1 + int(n[at])
+                        if group == 0:
+                            d0, d1 = d0 + u0 * (rho[0] * g[0]), d1 + u1 * (rho[1] * g[1])
+                            d2, d3 = d2 + u2 * (rho[2] * g[2]), d3 + u3 * (rho[3] * g[3])
+                        else:
+                            d0, d1, d2, d3 = d0 + u0 * g[0], d1 + u1 * g[1], d2 + u2 * g[2], d3 + u3 * g[3]
+            before += count
+        return t0, t1, t2, t3, d0, d1, d2, d3
 
-@in_order
-def quadratic(n: Array, at: int, rho: Any) -> Any:
-    """The derivative of `cubic`."""
-    two = n[1] + n[1]
-    return n[at + 1] + rho * (two * n[at + 2] + rho * ((two + n[1]) * n[at + 3]))
+    return loop
 
 
 @with_slopes
 def bent_series(slopes: bool) -> Any:
-    """`series` for a kink at zero: Σ_k (a_k a_k' - r_k r_k') rho^k + Σ_ij u_i u_j' (J_ij - its terms of order 0 to 3).
+    """`series` for a kink at zero: what orders beyond the last one add of the rectified powers is known, see `tails`.
 
-    u_j = c_j s^j are the rectified powers that are taken out, r_k their coefficients of order 4 and more, where only powers of
-    the same parity meet. Fields: 1/|a|, u_1, u_2, u_3, a_k of even and of odd k, r_k likewise. numbers: 0, 1, 1/2π, π/2, then
-    four coefficients each of J_11, J_13, J_22, J_33, then `frames.SNAP`.
+    Fields: 1/|a|, the u_j of odd and of even powers, a_k of even and of odd k. numbers: 0, 1, then those of `bending.Tails`.
     """
+    poly, tail_of = horner[slopes], tails[slopes]
 
     @in_order
     def loop(
         registers: Array, a: int, out: int, b: int, to: int, sides: Sides, window: Window, height: int, width: int,
-        even: int, odd: int, n: Array,
+        even: int, odd: int, numbers: Array,
     ) -> None:  # fmt: skip
         apart()
-        zero, one, turn, terms = n[0], n[1], n[2], _U(even + odd)
+        zero, one = numbers[0], numbers[1]
+        first = 1 + int(numbers[2]) + int(numbers[3])
         for row in range(window.top, window.bottom):
             for column in range(window.left, window.right):
                 p, q = places(sides, row, column, window, height, width)
                 at = _U((row * width + column) * TILE)
-                inverse, u1 = load(sides.y, q), load(sides.y, q + _WIDTH)
-                u2, u3 = load(sides.y, q + _WIDTH * _U(2)), load(sides.y, q + _WIDTH * _U(3))
-                for i in range(ROWS):
-                    here, x = at + _U(i * WIDTH), p + _U(i)
-                    by = sides.x[x] * inverse
-                    rho = bounded(load(registers, _U(a) + here) * by, one)
-                    u = rho * rho
-                    e = inverse * zero
-                    eu, o, ou = e, e, e
-                    k = _U(even + 3)
-                    for _ in range(even):
-                        y, z = load(sides.y, q + k * _WIDTH), load(sides.y, q + (k + terms) * _WIDTH)
-                        if slopes:
-                            eu = eu * u + e
-                        e = e * u + (sides.x[x + k * _ROWS] * y - sides.x[x + (k + terms) * _ROWS] * z)
-                        k -= _U(1)
-                    k = _U(even + odd + 3)
-                    for _ in range(odd):
-                        y, z = load(sides.y, q + k * _WIDTH), load(sides.y, q + (k + terms) * _WIDTH)
-                        if slopes:
-                            ou = ou * u + o
-                        o = o * u + (sides.x[x + k * _ROWS] * y - sides.x[x + (k + terms) * _ROWS] * z)
-                        k -= _U(1)
-                    first, mixed, second, third, tau, s = arcs(bounded(rho * n[20], one), one, n[3])
-                    v1, v2, v3 = sides.x[x + _ROWS], sides.x[x + _ROWS * _U(2)], sides.x[x + _ROWS * _U(3)]
-                    w11, w13, w22, w33 = v1 * u1, v1 * u3 + v3 * u1, v2 * u2, v3 * u3
-                    bent = w11 * (turn * first - cubic(n, 4, rho)) + w13 * (turn * mixed - cubic(n, 8, rho))
-                    bent = bent + w22 * (turn * second - cubic(n, 12, rho)) + w33 * (turn * third - cubic(n, 16, rho))
-                    store(registers, _U(out) + here, e + rho * o + bent)
-                    if slopes:
-                        two = one + one
-                        three = two + one
-                        steep = w11 * (turn * tau - quadratic(n, 4, rho))
-                        steep = steep + w13 * ((turn * three) * (tau + s * rho) - quadratic(n, 8, rho))
-                        steep = steep + w22 * ((turn * two * two) * first - quadratic(n, 12, rho))
-                        steep = steep + w33 * ((turn * three * three) * second - quadratic(n, 16, rho))
-                        slope = (o + two * (rho * eu + u * ou) + steep) * by
-                        store(registers, _U(to) + here, load(registers, _U(b) + here) * slope)
+                inverse = load(sides.y, q)
+                nothing = inverse * zero
+                r = cosines(registers, _U(a) + at, sides.x, p, inverse, one)
+                w = r[0] * r[0], r[1] * r[1], r[2] * r[2], r[3] * r[3]
+                e = poly(sides.x, sides.y, p, q, first, even, w, nothing)
+                o = poly(sides.x, sides.y, p, q, first + even, odd, w, nothing)
+                t = tail_of(sides.x, sides.y, p, q, numbers, r, w, nothing)
+                values = (
+                    e[0] + (r[0] * o[0] + t[0]), e[1] + (r[1] * o[1] + t[1]), e[2] + (r[2] * o[2] + t[2]),
+                    e[3] + (r[3] * o[3] + t[3]),
+                )  # fmt: skip
+                store_rows(registers, _U(out) + at, values)
+                if slopes:
+                    two = one + one
+                    steep = (
+                        (o[0] + two * (r[0] * e[4] + w[0] * o[4]) + t[4]) * (sides.x[p] * inverse),
+                        (o[1] + two * (r[1] * e[5] + w[1] * o[5]) + t[5]) * (sides.x[p + _U(1)] * inverse),
+                        (o[2] + two * (r[2] * e[6] + w[2] * o[6]) + t[6]) * (sides.x[p + _U(2)] * inverse),
+                        (o[3] + two * (r[3] * e[7] + w[3] * o[7]) + t[7]) * (sides.x[p + _U(3)] * inverse),
+                    )
+                    times_rows(registers, _U(b) + at, _U(to) + at, steep)
 
     return loop

@@ -60,8 +60,8 @@ class Machine:
 
     def bytes(self, n: int, m: int) -> int:
         """Peak, the answer included, beside norms of the inputs."""
-        side = min(self.side(), max(n, m))
-        held = 3 * side * self.image_bytes()  # of both sides, and one while it is laid out
+        left, right = self.sides(max(n, m))
+        held = (left + right) * self.image_bytes() + left * max(s.laid_bytes() for s in self.segments)
         return self.outputs * n * m * 24 + held + torch.get_num_threads() * self.work_bytes()
 
     def require(self, count: int, allowed: float) -> None:
@@ -70,10 +70,17 @@ class Machine:
         if needed > allowed:
             raise Unknown(f"the compiled steps need {size_text(needed)}")
 
-    def side(self) -> int:
-        """Inputs of one side of a block: whole tiles of y."""
-        each = max(self.image_bytes(), 1)
-        return max(WIDTH, PACK_BYTES // (2 * each) // WIDTH * WIDTH)
+    def sides(self, count: int) -> tuple[int, int]:
+        """Inputs of x and of y of a block, whole tiles of y.
+
+        Those of x are laid out once, those of y again for every block of x: where not all fit, x gets most of the room.
+        """
+        each, whole = max(self.image_bytes(), 1), -(-count // WIDTH) * WIDTH
+        if 2 * whole * each <= PACK_BYTES:
+            return whole, whole
+        fit = PACK_BYTES // each // WIDTH * WIDTH
+        right = max(WIDTH, fit // 6 // WIDTH * WIDTH)
+        return max(fit - right, WIDTH, right), right
 
     def sums(self, n: int, m: int | None, progress: Progress | None) -> Array:
         """(outputs, n, m) float64 sums of the last segment; m None: x beside itself, each pair once."""
@@ -81,18 +88,19 @@ class Machine:
         count = n if m is None else m
         first = 0 if m is None else n  # the images of y follow those of x
         out = np.zeros((self.outputs, n, count))
-        side = self.side()
-        squares = [
-            (slice(i, min(i + side, n)), slice(j, min(j + side, count)))
-            for i in range(0, n, side)
-            for j in range(0, count, side)
-            if not symmetric or j >= i
-        ]
-        for done, (rows, columns) in enumerate(squares):
+        tall, wide = self.sides(max(n, count))
+        blocks = [slice(i, min(i + tall, n)) for i in range(0, n, tall)]
+        columns = [slice(j, min(j + wide, count)) for j in range(0, count, wide)]
+        squares = [(rows, c) for rows in blocks for c in columns if not symmetric or c.stop > rows.start]
+        left: tuple[Packed, ...] = ()
+        for done, (rows, across) in enumerate(squares):
             if progress is not None:
                 progress(done, len(squares))
-            moved = slice(columns.start + first, columns.stop + first)
-            self._square(self._block(rows, moved), rows, columns, symmetric and rows == columns, out)
+            if done == 0 or rows != squares[done - 1][0]:
+                left = ()  # before others take its place
+                left = self._packed(rows, ROWS)
+            right = self._packed(slice(across.start + first, across.stop + first), WIDTH)
+            self._square(Block(rows, across, left, right), symmetric, out)
         if progress is not None:
             progress(len(squares), len(squares))
         if symmetric:
@@ -101,22 +109,23 @@ class Machine:
                 out[k] = np.where(upper, out[k], out[k].T)
         return out
 
-    def _block(self, rows: slice, columns: slice) -> Block:
-        left = tuple(s.pack(rows, ROWS, self.dtype) for s in self.segments)
-        right = tuple(s.pack(columns, WIDTH, self.dtype) for s in self.segments)
-        return Block(rows, columns, left, right)
+    def _packed(self, images: slice, width: int) -> tuple[Packed, ...]:
+        return tuple(s.pack(images, width, self.dtype) for s in self.segments)
 
-    def _square(self, block: Block, rows: slice, columns: slice, same: bool, out: Array) -> None:
+    def _square(self, block: Block, symmetric: bool, out: Array) -> None:
+        """The tiles of a block; of x beside itself those that reach the diagonal or lie above it."""
         whole = len(self.segments) > 1 or len(self.segments[0].moves) == 1
+        rows, columns = block.x, block.y
         tiles, calls = [], []
         for j in range(-(-(columns.stop - columns.start) // WIDTH)):
+            column = columns.start + j * WIDTH
             for i in range(-(-(rows.stop - rows.start) // ROWS)):
-                if same and i * ROWS >= (j + 1) * WIDTH:
+                row = rows.start + i * ROWS
+                if symmetric and row >= column + WIDTH:
                     continue
-                inside = same and not whole and i * ROWS >= j * WIDTH  # the block of y holds that of x
+                inside = symmetric and not whole and row >= column  # the block of y holds that of x
                 moves = self.segments[0].half if inside else self.segments[0].moves
-                parts = np.array_split(moves, PARTS if whole is False else 1)
-                for part in parts:
+                for part in np.array_split(moves, PARTS if whole is False else 1):
                     if len(part):
                         tiles.append((i, j))
                         calls.append(partial(self.tile, block, i, j, part))
@@ -126,8 +135,9 @@ class Machine:
         height, width = rows.stop - rows.start, columns.stop - columns.start
         for (i, j), sums in kept.items():
             value = sums
-            if same and not whole and i * ROWS >= j * WIDTH:
-                value = sums + _mirrored(kept, i, j, sums)
+            diagonal = (columns.start - rows.start) // ROWS + j * (WIDTH // ROWS)  # the first tile of x in the block of y
+            if symmetric and not whole and i >= diagonal:
+                value = sums + _mirrored(kept, i, j, diagonal, sums)
             r, c = slice(i * ROWS, min((i + 1) * ROWS, height)), slice(j * WIDTH, min((j + 1) * WIDTH, width))
             target = out[
                 :, rows.start + r.start : rows.start + r.stop, columns.start + c.start : columns.start + c.stop
@@ -198,7 +208,8 @@ class Machine:
         """Blocks of images beside themselves."""
         for start in range(0, n, WIDTH):
             images = slice(start, min(start + WIDTH, n))
-            yield self._block(images, images), images.start, images.stop
+            block = Block(images, images, self._packed(images, ROWS), self._packed(images, WIDTH))
+            yield block, images.start, images.stop
 
 
 def _compiled(slopes: bool, dtype: torch.dtype) -> tuple[Callable[..., None], Callable[..., Any]]:
@@ -210,15 +221,14 @@ def _compiled(slopes: bool, dtype: torch.dtype) -> tuple[Callable[..., None], Ca
     return loop, Stores
 
 
-def _mirrored(kept: dict[tuple[int, int], Array], i: int, j: int, sums: Array) -> Array:
-    """R(j, i) beside R(i, j), of a block of y with the blocks of x inside it."""
-    per = WIDTH // ROWS
+def _mirrored(kept: dict[tuple[int, int], Array], i: int, j: int, diagonal: int, sums: Array) -> Array:
+    """R(j, i) beside R(i, j), of a block of y with the blocks of x inside it, `diagonal` the first of these."""
     whole = np.zeros((sums.shape[0], WIDTH, WIDTH))
-    for k in range(per):
-        part = kept.get((j * per + k, j))
+    for k in range(WIDTH // ROWS):
+        part = kept.get((diagonal + k, j))
         if part is not None:
             whole[:, k * ROWS : (k + 1) * ROWS] = part
-    at = (i - j * per) * ROWS
+    at = (i - diagonal) * ROWS
     return whole.transpose(0, 2, 1)[:, at : at + ROWS]
 
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from initscope.layers import AveragePool
+from initscope.networks.machine.cells import Cells
 from initscope.networks.machine.frames import Code, Step
-from initscope.networks.machine.tape import Fields, Kind, Unknown, Value
+from initscope.networks.machine.tape import Fields, Kind, OfNorms, Unknown, Value
 from initscope.networks.machine.writer import Writer
 
 Array = np.ndarray[Any, Any]
-NUMBERS = 21  # of a step
 NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -47,26 +47,47 @@ class Segment:
 
     def pack(self, images: slice, width: int, dtype: torch.dtype) -> Packed:
         """The numbers of these inputs in blocks of `width`, the last one filled up with zeros."""
-        at, sizes, parts, total = [], [], [], 0
-        for fields in self.fields:
-            at.append(total)
-            if fields is None:
-                sizes.append(0)
-                continue
-            values = fields(images).to(dtype)
-            blocks = -(-len(values) // width)
-            block = values.new_zeros(blocks * width, *values.shape[1:])
-            block[: len(values)] = values
-            laid = block.view(blocks, width, *values.shape[1:]).permute(0, 2, 3, 1).contiguous()
-            parts.append(laid.flatten())
-            sizes.append(laid[0].numel())
-            total += laid.numel()
-        values = torch.cat(parts) if parts else torch.zeros(1, dtype=dtype)
-        return Packed(values.numpy(), np.array(at), np.array(sizes))
+        blocks = -(-(images.stop - images.start) // width)
+        sizes = np.array([width * _numbers(step) for step in self.steps])
+        at = blocks * np.concatenate([[0], np.cumsum(sizes)])
+        values = np.zeros(max(int(at[-1]), 1), NUMPY[dtype])
+        for fields, start, stop in zip(self.fields, at[:-1], at[1:], strict=True):
+            if fields is not None:
+                _lay(fields, images, width, values[start:stop])
+        return Packed(values, at[:-1], sizes)
 
     def packed_bytes(self, itemsize: int) -> int:
         """Of one input."""
-        return itemsize * sum(int(s[Step._fields.index("fields")]) * _places(s) for s in self.steps)
+        return itemsize * sum(_numbers(step) for step in self.steps)
+
+    def laid_bytes(self) -> int:
+        """Of one input, what the step with the most numbers takes while they are laid out."""
+        return 3 * 8 * max((_numbers(s) for s, f in zip(self.steps, self.fields, strict=True) if not _direct(f)), default=0)
+
+
+def _direct(fields: Fields | None) -> bool:
+    """Whether compiled loops write the numbers to their place."""
+    return isinstance(fields, OfNorms) and isinstance(fields.how, Cells)
+
+
+def _lay(fields: Fields, images: slice, width: int, out: Array) -> None:
+    """Numbers of inputs (image, place, field) as (block, place, field, width)."""
+    if isinstance(fields, OfNorms) and isinstance(fields.how, Cells):
+        fields.how.fill(fields.norm[images], out, width)
+        return
+    values = fields(images)
+    blocks = -(-len(values) // width)
+    laid = out.reshape(blocks, *values.shape[1:], width)
+    whole = len(values) // width
+    if whole:
+        laid[:whole] = values[: whole * width].unflatten(0, (whole, width)).permute(0, 2, 3, 1).numpy()
+    if whole < blocks:
+        laid[whole, ..., : len(values) - whole * width] = values[whole * width :].permute(1, 2, 0).numpy()
+
+
+def _numbers(step: Array) -> int:
+    """Of one input."""
+    return int(step[Step._fields.index("fields")]) * _places(step)
 
 
 def _places(step: Array) -> int:
@@ -129,7 +150,8 @@ def plain_segment(writer: Writer, value: Value) -> Segment:
 def _segment(writer: Writer, value: Value, everywhere: bool, raw: bool, windows: int) -> Segment:
     wraps = writer.padding == "wraps"
     steps = np.array(writer.tape.steps, dtype=np.int64)
-    constants = np.zeros((len(steps), NUMBERS), NUMPY[writer.dtype])
+    longest = max(len(numbers) for numbers in writer.tape.constants)
+    constants = np.zeros((len(steps), max(longest, 1)), NUMPY[writer.dtype])
     for i, numbers in enumerate(writer.tape.constants):
         constants[i, : len(numbers)] = numbers
     names = Step._fields

@@ -8,14 +8,28 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from initscope.networks.machine.cells import Cells
 from initscope.networks.machine.frames import Code, Step
 
-Fields = Callable[[slice], Tensor]  # (images, places, fields) of some of the images
 _NOTHING = Step(*(0 for _ in Step._fields))._replace(slope_a=-1, slope_out=-1)
 
 
 class Unknown(Exception):
     """A layer that the machine has no step for; the text says which and why."""
+
+
+@dataclass(frozen=True, eq=False)
+class OfNorms:
+    """The numbers of a step that follow from the squared norms (images, places)."""
+
+    how: Callable[[Tensor], Tensor] | Cells
+    norm: Tensor
+
+    def __call__(self, images: slice) -> Tensor:
+        return self.how(self.norm[images])
+
+
+Fields = Callable[[slice], Tensor] | OfNorms  # (images, places, fields) of some of the images
 
 
 @dataclass(frozen=True, eq=False)

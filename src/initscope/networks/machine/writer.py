@@ -30,7 +30,7 @@ from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Sequential
 from initscope.networks.machine.bending import Bending, bending
 from initscope.networks.machine.frames import Code
-from initscope.networks.machine.tape import Kind, Tape, Unknown, Value
+from initscope.networks.machine.tape import Kind, OfNorms, Tape, Unknown, Value
 from initscope.networks.own_share import variances
 from initscope.weights import Fans
 
@@ -106,19 +106,14 @@ class Writer:
 
     def _bent(self, kind: Kind, value: Value, how: Bending) -> Kind:
         norm = kind.norm
-
-        def fields(images: slice) -> Tensor:
-            return how.fields(norm[images].flatten(1))
-
         self.tape.emit(
-            how.code, how.constants, fields, out=kind.register, a=kind.register, slope_a=kind.slopes, slope_out=kind.slopes,
+            how.code, how.constants, OfNorms(how.fields, norm.flatten(1)), out=kind.register, a=kind.register, slope_a=kind.slopes, slope_out=kind.slopes,
             even=how.even, odd=how.odd, **self.tape.place(value),
         )  # fmt: skip
         if not how.passes:  # gradients do not pass a jump
             self.tape.release(kind.slopes)
-        f = how.activation
         slopes = kind.slopes if how.passes else -1
-        return Kind(kind.register, slopes, how.second_moment(norm), f.mean(norm), gaussian=False, error=how.error)
+        return Kind(kind.register, slopes, how.second_moment(norm), how.first_moment(norm), gaussian=False, error=how.error)
 
     @write.register
     def _conv(self, layer: Conv, value: Value) -> Value:
