@@ -174,6 +174,7 @@ def test_a_function_of_the_user_takes_the_series(monkeypatch: pytest.MonkeyPatch
 def test_loops_of_different_cases_have_different_names() -> None:
     """Loops that two processes kept on disk are linked by name: tangent kernels were computed with the loops of products."""
     bends = pytest.importorskip("initscope.networks.machine.bends")
-    for make in ("bend", "arc", "gelu", "series", "bent_series"):
-        plain, steep = getattr(bends, make)
+    series_bends = pytest.importorskip("initscope.networks.machine.series_bends")
+    closed = [getattr(bends, name) for name in ("bend", "arc", "gelu")]
+    for plain, steep in (*closed, series_bends.series, series_bends.bent_series, series_bends.tails):
         assert plain.py_func.__qualname__ != steep.py_func.__qualname__

@@ -10,6 +10,7 @@ serves all cosines.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from initscope.activations.arcs import Arcs
 from initscope.activations.rectified_series import rectified_constants
 from initscope.activations.triangle import Triangle
 
+Array = np.ndarray[Any, np.dtype[np.float64]]
 _NODES = 80  # Chebyshev points of d
 _LONGEST = 32  # coefficients of a polynomial; those beyond are rounding of the closed form
 
@@ -43,13 +45,14 @@ def _waves(i: int, j: int, last: int, slope: bool) -> tuple[float, ...]:
     """Chebyshev coefficients in 2d - 1 of T_ij or dT_ij/dρ, divided by ρ where that is odd in ρ."""
     odd = (i % 2 == 0) != slope
 
-    def at(e: np.ndarray) -> np.ndarray:
+    def at(e: Array) -> Array:
         d = torch.from_numpy((e + 1) / 2)
         # dT_ij/dρ = ij T_(i-1)(j-1), one order lower
         value = i * j * tail_at(i - 1, j - 1, last - 1, d) if slope else tail_at(i, j, last, d)
         return (value / ((1 - d) * (1 + d)).sqrt() if odd else value).numpy()
 
-    return tuple(chebyshev.chebinterpolate(at, _NODES - 1).tolist())
+    found: Array = chebyshev.chebinterpolate(cast(Any, at), _NODES - 1)
+    return tuple(found.tolist())
 
 
 def tail_polynomial(i: int, j: int, last: int, allowed: float, slope: bool = False) -> tuple[tuple[float, ...], float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -21,8 +21,8 @@ ATTEMPTS = {
 }
 ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-12}  # what the arithmetic of a network leaves
 
-_POWERS = (4, 5, 6)  # rectified powers that may be taken out of a kink at 0
-_TAILS = 0.05  # of the tolerance, that polynomials of tails may add
+_POWERS = {torch.float32: (4, 5), torch.float64: (8, 9)}  # rectified powers that may be taken out of a kink at 0
+_TAILS = 0.2  # of the tolerance, that polynomials of tails may add
 _SAMPLES = 17  # standard deviations at which shares are compared with moments
 
 
@@ -30,7 +30,7 @@ _SAMPLES = 17  # standard deviations at which shares are compared with moments
 class Bending:
     """`fields` maps variances (images, places) to (images, places, fields); `passes`: gradients pass the activation.
 
-    `own` and `mean`: what the step makes of E f(u)² and E f(u), if not exactly that.
+    `own`: what the step makes of E f(u)² and E f(u), if not exactly these.
     """
 
     activation: Activation
@@ -41,16 +41,13 @@ class Bending:
     odd: int = 0
     error: float = 0.0
     passes: bool = True
-    own: Callable[[Tensor], Tensor] | None = None
-    mean: Callable[[Tensor], Tensor] | None = None
+    own: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
 
-    def second_moment(self, a: Tensor) -> Tensor:
-        """E f(u)², short of what a series leaves out: an input beside itself must have a cosine of one behind the step."""
-        return self.activation.second_moment(a) if self.own is None else self.own(a)
-
-    def first_moment(self, a: Tensor) -> Tensor:
-        """E f(u)."""
-        return self.activation.mean(a) if self.mean is None else self.mean(a)
+    def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        """E f(u)² and E f(u), short of what a series leaves out: an input beside itself must have a cosine of one behind it."""
+        if self.own is not None:
+            return self.own(a)
+        return self.activation.second_moment(a), self.activation.mean(a)
 
 
 def bending(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) -> Bending | None:
@@ -104,7 +101,13 @@ class Wanted:
 
     def table(self, most: int, powers: int) -> SeriesTable | None:
         return series_table(
-            self.activation, self.low, self.high, self.tolerance, most, slope_tolerance=self.slope_tolerance, powers=powers
+            self.activation,
+            self.low,
+            self.high,
+            self.tolerance,
+            most,
+            slope_tolerance=self.slope_tolerance,
+            powers=powers,
         )
 
     @cached_property
@@ -123,7 +126,7 @@ class Wanted:
 def _shortest(wanted: Wanted, most: int) -> Bending | None:
     """With the number of rectified powers that leaves the least work; functions without a kink at 0 have none."""
     found: list[tuple[float, Bending]] = []
-    for count in _POWERS:
+    for count in _POWERS[wanted.dtype]:
         table = wanted.table(most, count)
         if table is not None:
             bent = _tabled(wanted, table)
@@ -153,14 +156,17 @@ def _tabled(wanted: Wanted, table: SeriesTable) -> Bending | None:
     if cells is None:
         return None
     if not powers:
-        return Bending(
-            f, Code.SERIES, (0.0, 1.0), cells, even, odd, error + cells.error, own=cells.squares, mean=cells.mean
-        )
+        return Bending(f, Code.SERIES, (0.0, 1.0), cells, even, odd, error + cells.error, own=cells.moments)
     tails = Tails.of(wanted, tuple(powers), shares, (2 * even - 2, 2 * odd - 1))
     return Bending(
         f, Code.BENT_SERIES, (0.0, 1.0, *tails.numbers), cells, even, odd, error + cells.error + tails.error,
-        own=lambda a: cells.squares(a) + tails.own(a), mean=cells.mean,
+        own=partial(_with_tails, cells, tails),
     )  # fmt: skip
+
+
+def _with_tails(cells: Cells, tails: Tails, a: Tensor) -> tuple[Tensor, Tensor]:
+    squares, mean = cells.moments(a)
+    return squares + tails.own(a), mean
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,9 @@ class Tails:
         for i, c, j, d in pairs:
             for slope in (False, True) if wanted.slopes else (False,):
                 moments = wanted.moments[slope]
-                weight = largest_share(c, i, wanted.deviations, moments) * largest_share(d, j, wanted.deviations, moments)
+                weight = largest_share(c, i, wanted.deviations, moments) * largest_share(
+                    d, j, wanted.deviations, moments
+                )
                 weight *= 1 if i == j else 2
                 tolerance = wanted.slope_tolerance if slope else wanted.tolerance
                 allowed = _TAILS * tolerance / (len(pairs) * max(weight, 1e-300))

@@ -20,12 +20,12 @@ from initscope.activations import SeriesTable
 from initscope.networks.fused.threads import run
 
 Array = np.ndarray[Any, Any]
-_DEGREES = {torch.float32: 5, torch.float64: 9}
+DEGREES = {torch.float32: 5, torch.float64: 9}
 _CELLS = (8, 16, 32, 64)  # to an octave, as they are tried
 _BETWEEN = (-0.93, -0.41, 0.13, 0.77)  # places in a cell where it is compared with the table
 _SHARE = 0.01  # of the tolerance, that the cells may add
 _LEAST = 1e-15  # rounding
-_PART = 1 << 14  # variances of one task
+_PART = 1 << 13  # variances of one task
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Cells:
 
     @property
     def fields(self) -> int:
-        return 1 + len(self.shares) + self.values.shape[2]
+        return 1 + len(self.shares) + int(self.values.shape[2])
 
     def __call__(self, a: Tensor) -> Tensor:
         """(images, places) -> (images, places, fields)."""
@@ -56,47 +56,42 @@ class Cells:
 
     def fill(self, a: Tensor, out: Array, width: int) -> None:
         """The same into flat memory of whole blocks, (block, place, field, width), which is zero behind the last image."""
+        for _ in run(self.filling(a, out, width)):
+            pass
+
+    def filling(self, a: Tensor, out: Array, width: int) -> list[Callable[[], None]]:
+        """The tasks that `fill` consists of."""
         from initscope.networks.machine.filling import fill_series
 
         numbers = a.contiguous().numpy()
-        step = max(1, _PART // max(1, numbers.shape[1] * width)) * width  # images of one task, whole blocks
-        size = numbers.shape[1] * self.fields
-        tasks = [
+        images, places = numbers.shape
+        step = max(1, _PART // max(1, places * width)) * width  # images of one task, whole blocks
+        size = places * self.fields
+        return [
             partial(
                 fill_series, numbers[i : i + step], self.values, self.low, self.per, self.zero, self.at_zero, self.shares,
                 self.exponents, out[i * size : (i + step) * size], width,
             )
-            for i in range(0, len(numbers), step)
+            for i in range(0, images, step)
         ]  # fmt: skip
-        for _ in run(tasks):
-            pass
 
-    def squares(self, a: Tensor) -> Tensor:
-        """Σ a_k² of the rows."""
+    def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ a_k² of the rows, and a_0."""
         from initscope.networks.machine.filling import sum_squares
 
         flat = a.flatten().contiguous().numpy()
-        out = np.empty_like(flat)
+        squares, means = np.empty_like(flat), np.zeros_like(flat)
+        step = max(_PART, -(-len(flat) // (4 * torch.get_num_threads())))
         tasks = [
             partial(
-                sum_squares, flat[i : i + _PART], self.values, self.low, self.per, self.zero, self.at_zero,
-                out[i : i + _PART],
+                sum_squares, flat[i : i + step], self.values, self.low, self.per, self.zero, self.at_zero,
+                squares[i : i + step], means[i : i + step],
             )
-            for i in range(0, len(flat), _PART)
+            for i in range(0, len(flat), step)
         ]  # fmt: skip
         for _ in run(tasks):
             pass
-        return torch.from_numpy(out).view(a.shape)
-
-    def mean(self, a: Tensor) -> Tensor:
-        """a_0."""
-        if self.zero < 0:
-            return torch.zeros_like(a)
-        one = Cells(
-            self.low, self.per, np.ascontiguousarray(self.values[:, :, self.zero : self.zero + 1]), 0, self.at_zero,
-            np.empty(0), np.empty(0), self.error,
-        )  # fmt: skip
-        return one(a.reshape(-1, 1))[..., 1].reshape(a.shape)
+        return torch.from_numpy(squares).view(a.shape), torch.from_numpy(means).view(a.shape)
 
 
 def cells_of(
@@ -105,7 +100,7 @@ def cells_of(
 ) -> Cells | None:  # fmt: skip
     """Cells for standard deviations in `span`; coefficient k of the table goes to row rows[k]; None if none are exact enough."""
     low, high = (math.log(end) for end in span)
-    degree = _DEGREES[dtype]
+    degree = DEGREES[dtype]
     for per_octave in _CELLS:
         per = per_octave / math.log(2)
         number = max(1, math.ceil((high - low) * per * (1 + 1e-12)))

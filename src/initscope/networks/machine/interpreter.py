@@ -8,7 +8,7 @@ import numpy as np
 
 from initscope.networks.fused.lanes import LANES, apart, load, spread, store, uncounted
 from initscope.networks.fused.loops import Array, compiled, in_order, kept
-from initscope.networks.machine import bends
+from initscope.networks.machine import bends, series_bends
 from initscope.networks.machine.frames import TILE, WIDTH, Code, Step
 from initscope.networks.machine.steps import Sides, Taps, Window, by_sides, convolve, load_inputs, mix, partner, times
 
@@ -159,7 +159,7 @@ def carry(s: Array, n: Array, registers: Array, window: Window, stores: Stores, 
 def _activations(slopes: bool) -> Any:
     """The step of any activation, for products alone or for tangent kernels too."""
     bend, arc, gelu = bends.bend[slopes], bends.arc[slopes], bends.gelu[slopes]
-    series, bent_series = bends.series[slopes], bends.bent_series[slopes]
+    series, bent_series = series_bends.series[slopes], series_bends.bent_series[slopes]
 
     @compiled
     def activate(s: Array, n: Array, registers: Array, sides: Sides, window: Window, size: int) -> None:

@@ -20,7 +20,7 @@ from initscope.networks.planning import size_text
 from initscope.networks.progress import Progress
 
 Array = np.ndarray[Any, Any]
-PACK_BYTES = 48 << 20  # numbers of the inputs that are held at once
+PACK_BYTES = 96 << 20  # numbers of the inputs that are held at once
 KEPT_BYTES = 64 << 20  # stores of inputs beside themselves, while a network is written
 PARTS = 4  # of the displacements of a tile, so that few tiles keep all threads busy
 
@@ -110,7 +110,10 @@ class Machine:
         return out
 
     def _packed(self, images: slice, width: int) -> tuple[Packed, ...]:
-        return tuple(s.pack(images, width, self.dtype) for s in self.segments)
+        packed, tasks = zip(*(s.pack(images, width, self.dtype) for s in self.segments), strict=True)
+        for _ in run([task for some in tasks for task in some]):
+            pass
+        return packed
 
     def _square(self, block: Block, symmetric: bool, out: Array) -> None:
         """The tiles of a block; of x beside itself those that reach the diagonal or lie above it."""
@@ -135,7 +138,9 @@ class Machine:
         height, width = rows.stop - rows.start, columns.stop - columns.start
         for (i, j), sums in kept.items():
             value = sums
-            diagonal = (columns.start - rows.start) // ROWS + j * (WIDTH // ROWS)  # the first tile of x in the block of y
+            diagonal = (columns.start - rows.start) // ROWS + j * (
+                WIDTH // ROWS
+            )  # the first tile of x in the block of y
             if symmetric and not whole and i >= diagonal:
                 value = sums + _mirrored(kept, i, j, diagonal, sums)
             r, c = slice(i * ROWS, min((i + 1) * ROWS, height)), slice(j * WIDTH, min((j + 1) * WIDTH, width))
@@ -280,8 +285,10 @@ class Vectors:
             if progress is not None:
                 progress(done, len(squares))
             gram = (x[rows] @ other[columns].T / x.shape[1]).to(self.dtype)
-            left = self.segment.pack(rows, ROWS, self.dtype)
-            right = self.segment.pack(slice(columns.start + first, columns.stop + first), WIDTH, self.dtype)
+            left, tasks = self.segment.pack(rows, ROWS, self.dtype)
+            right, more = self.segment.pack(slice(columns.start + first, columns.stop + first), WIDTH, self.dtype)
+            for _ in run([*tasks, *more]):
+                pass
             same = y is None and rows == columns
             calls = [partial(self._column, gram, left, right, j, same) for j in range(-(-gram.shape[1] // WIDTH))]
             for j, block in enumerate(run(calls)):

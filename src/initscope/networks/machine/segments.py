@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from initscope.networks.machine.tape import Fields, Kind, OfNorms, Unknown, Valu
 from initscope.networks.machine.writer import Writer
 
 Array = np.ndarray[Any, Any]
+Task = Callable[[], None]
 NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -45,16 +48,17 @@ class Segment:
     windows: int  # pairs of windows that it ends with, 0: with sums
     row: int  # places of the longest row
 
-    def pack(self, images: slice, width: int, dtype: torch.dtype) -> Packed:
-        """The numbers of these inputs in blocks of `width`, the last one filled up with zeros."""
+    def pack(self, images: slice, width: int, dtype: torch.dtype) -> tuple[Packed, list[Task]]:
+        """The numbers of these inputs in blocks of `width`, the last one filled up with zeros, once the tasks are done."""
         blocks = -(-(images.stop - images.start) // width)
         sizes = np.array([width * _numbers(step) for step in self.steps])
         at = blocks * np.concatenate([[0], np.cumsum(sizes)])
         values = np.zeros(max(int(at[-1]), 1), NUMPY[dtype])
+        tasks: list[Task] = []
         for fields, start, stop in zip(self.fields, at[:-1], at[1:], strict=True):
             if fields is not None:
-                _lay(fields, images, width, values[start:stop])
-        return Packed(values, at[:-1], sizes)
+                tasks += _laying(fields, images, width, values[start:stop])
+        return Packed(values, at[:-1], sizes), tasks
 
     def packed_bytes(self, itemsize: int) -> int:
         """Of one input."""
@@ -62,7 +66,11 @@ class Segment:
 
     def laid_bytes(self) -> int:
         """Of one input, what the step with the most numbers takes while they are laid out."""
-        return 3 * 8 * max((_numbers(s) for s, f in zip(self.steps, self.fields, strict=True) if not _direct(f)), default=0)
+        return (
+            3
+            * 8
+            * max((_numbers(s) for s, f in zip(self.steps, self.fields, strict=True) if not _direct(f)), default=0)
+        )
 
 
 def _direct(fields: Fields | None) -> bool:
@@ -70,17 +78,20 @@ def _direct(fields: Fields | None) -> bool:
     return isinstance(fields, OfNorms) and isinstance(fields.how, Cells)
 
 
-def _lay(fields: Fields, images: slice, width: int, out: Array) -> None:
-    """Numbers of inputs (image, place, field) as (block, place, field, width)."""
+def _laying(fields: Fields, images: slice, width: int, out: Array) -> list[Task]:
+    """Tasks that lay numbers of inputs (image, place, field) as (block, place, field, width)."""
     if isinstance(fields, OfNorms) and isinstance(fields.how, Cells):
-        fields.how.fill(fields.norm[images], out, width)
-        return
+        return fields.how.filling(fields.norm[images], out, width)
+    return [partial(_lay, fields, images, width, out)]
+
+
+def _lay(fields: Fields, images: slice, width: int, out: Array) -> None:
     values = fields(images)
     blocks = -(-len(values) // width)
     laid = out.reshape(blocks, *values.shape[1:], width)
     whole = len(values) // width
     if whole:
-        laid[:whole] = values[: whole * width].unflatten(0, (whole, width)).permute(0, 2, 3, 1).numpy()
+        laid[:whole] = values[: whole * width].reshape(whole, width, *values.shape[1:]).permute(0, 2, 3, 1).numpy()
     if whole < blocks:
         laid[whole, ..., : len(values) - whole * width] = values[whole * width :].permute(1, 2, 0).numpy()
 

@@ -107,13 +107,14 @@ class Writer:
     def _bent(self, kind: Kind, value: Value, how: Bending) -> Kind:
         norm = kind.norm
         self.tape.emit(
-            how.code, how.constants, OfNorms(how.fields, norm.flatten(1)), out=kind.register, a=kind.register, slope_a=kind.slopes, slope_out=kind.slopes,
-            even=how.even, odd=how.odd, **self.tape.place(value),
+            how.code, how.constants, OfNorms(how.fields, norm.flatten(1)), out=kind.register, a=kind.register,
+            slope_a=kind.slopes, slope_out=kind.slopes, even=how.even, odd=how.odd, **self.tape.place(value),
         )  # fmt: skip
         if not how.passes:  # gradients do not pass a jump
             self.tape.release(kind.slopes)
         slopes = kind.slopes if how.passes else -1
-        return Kind(kind.register, slopes, how.second_moment(norm), how.first_moment(norm), gaussian=False, error=how.error)
+        own, mean = how.moments(norm)
+        return Kind(kind.register, slopes, own, mean, gaussian=False, error=how.error)
 
     @write.register
     def _conv(self, layer: Conv, value: Value) -> Value:
