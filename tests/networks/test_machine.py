@@ -178,3 +178,48 @@ def test_loops_of_different_cases_have_different_names() -> None:
     closed = [getattr(bends, name) for name in ("bend", "arc", "gelu")]
     for plain, steep in (*closed, series_bends.series, series_bends.bent_series, series_bends.tails):
         assert plain.py_func.__qualname__ != steep.py_func.__qualname__
+
+
+GROWING = (
+    "20x(conv3 abs ln) gap",
+    "30x(conv3 relu ln(channels)) gap",
+    "12x(dense scale(2) erf) dense",
+    "20x(dense scale(3) erf) dense",
+    "8x(dense relupower(3) ln) dense",
+    "10x(dense(bias=0.2) sin scale(1.5)) dense",
+)
+
+
+@pytest.mark.parametrize("text", GROWING)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_layers_that_make_rounding_grow_leave_the_digits(
+    monkeypatch: pytest.MonkeyPatch, text: str, dtype: torch.dtype
+) -> None:
+    """In float32 the diagonal of the first one was 0.0004, 0.19, 0.0002 for 0.0156, and called exact."""
+    net = parse(text, width=8)
+    x, _ = _inputs(text)
+    x = x[:4, ...] if text.endswith("dense") else x[:3]
+    found = kernel_with_error(net, x.to(dtype))
+    _layer_by_layer(monkeypatch)
+    expected = kernel(net, x)
+    scale = expected.diagonal().clamp_min(1e-300).sqrt()
+    off = ((found.value.double() - expected).abs() / (scale[:, None] * scale)).max()
+    assert float(off) < (1e-5 if dtype == torch.float32 else 2e-11)
+
+
+def test_tangent_kernels_of_layers_that_make_rounding_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = parse("12x(dense abs ln) dense", width=8)
+    x, _ = _inputs("dense")
+    found = tangent_kernel(net, x[4:])
+    _layer_by_layer(monkeypatch)
+    expected = tangent_kernel(net, x[4:])
+    assert float((found - expected).abs().max() / expected.abs().max()) < 1e-6
+
+
+def test_norms_whose_products_leave_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = parse("conv3 gelu gap", width=8)
+    x = 1e10 * _inputs("conv3 gelu gap", torch.float32)[0][4:]
+    found = kernel(net, x)
+    assert kernel_estimate(net, 1e-25 * x).method == "steps"
+    _layer_by_layer(monkeypatch)
+    assert torch.allclose(found, kernel(net, x), rtol=1e-5)

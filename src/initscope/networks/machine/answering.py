@@ -15,12 +15,15 @@ from initscope.networks.composition import Composition, Sequential
 from initscope.networks.fused import compiled_path
 from initscope.networks.machine.running import Array, Machine, Vectors
 from initscope.networks.machine.segments import Segment, end_with_sums, end_with_windows, plain_segment, start
-from initscope.networks.machine.tape import Kind, Unknown, Value
+from initscope.networks.machine.tape import Kind, Unknown, Value, largest
 from initscope.networks.machine.writer import Writer
 from initscope.networks.own_share import OwnShare
 from initscope.networks.prediction import totals
 from initscope.networks.progress import Progress
 
+# Of rounding that steps have made grow: what answers of a type may have of it, and tangent kernels of both types.
+ROUNDING = {torch.float32: 5e-6, torch.float64: 1e-11}
+SLOPES = 2e-7
 ROOM = 1e10  # between the squared norms of the steps and the ends of their type's range
 
 
@@ -37,12 +40,16 @@ class Answer:
 
 @dataclass
 class Notes:
-    """What the writers of all segments noted."""
+    """What the writers of all segments noted, for answers of type `wanted`, with tangent kernels if `slopes`."""
 
+    wanted: torch.dtype
+    slopes: bool = False
     series_error: float = 0.0
     bias_error: float = 0.0
     lowest: float = math.inf
     highest: float = 0.0
+    rounding: float = 1.0
+    kinked: bool = False
     dropped: bool = False
 
     def add(self, writer: Writer) -> None:
@@ -50,21 +57,26 @@ class Notes:
         self.bias_error += writer.bias_error
         self.lowest, self.highest = min(self.lowest, writer.lowest), max(self.highest, writer.highest)
         self.dropped = self.dropped or writer.dropped
+        self.rounding, self.kinked = max(self.rounding, writer.rounding), self.kinked or writer.kinked
 
     @property
     def accuracy(self) -> Accuracy:
         method: Rung = "approximate" if self.bias_error else "quadrature" if self.series_error else "exact"
         return Accuracy(method, self.series_error + self.bias_error, self.series_error)
 
-    def require_range(self, dtype: torch.dtype) -> None:
-        """Refuse norms that the registers cannot hold, with room for sums and for shares of layers."""
+    def require(self, dtype: torch.dtype) -> None:
+        """Refuse registers that cannot hold the norms, with room for sums and for shares of layers, or hold too few digits."""
         limits = torch.finfo(dtype)
         if self.highest > limits.max / ROOM or self.lowest < limits.tiny * ROOM:
             raise OutOfRange("norms leave the range of the registers")
+        left = self.rounding * limits.eps / 2
+        behind_kinks = math.sqrt(left) if self.kinked else left
+        if left > ROUNDING[self.wanted] or (self.slopes and behind_kinks > SLOPES):
+            raise OutOfRange("its layers make rounding grow")
 
 
 class OutOfRange(Unknown):
-    """Norms that another type of number can hold."""
+    """Norms and digits that another type of number can hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,15 +96,17 @@ class Images:
 
 
 def write_images(
-    layers: tuple[Layer, ...], x: Tensor, dtype: torch.dtype, standard: bool | None, allowed: float = math.inf
+    layers: tuple[Layer, ...], x: Tensor, wanted: torch.dtype, standard: bool | None, allowed: float = math.inf
 ) -> Images:
     """Steps for all images x (N, c, h, w); norms behind an average over windows are computed on the way.
 
-    `allowed`: bytes that the machine may use.
+    `wanted`: the type of the answer, whose digits the steps must leave; they run in that of x. `allowed`: bytes that the
+    machine may use.
     """
+    dtype = x.dtype
     segments: list[Segment] = []
     wide = x.double()
-    writer, notes = Writer(dtype, standard), Notes()
+    writer, notes = Writer(dtype, standard), Notes(wanted, standard is not None)
     value = start(writer, wide.square().mean(1), wide.mean(1), x.shape[1], wide.flatten(2).transpose(1, 2), False)
     kept: dict[tuple[int, int, int], Array] = {}
     for i, layer in enumerate(layers):
@@ -106,12 +120,13 @@ def write_images(
         segment, value = end_with_windows(writer, value, layer, (height, width), not segments)
         segments.append(segment)
         notes.add(writer)
-        notes.require_range(dtype)
+        notes.require(dtype)
         machine = Machine(tuple(segments), dtype, standard is not None, kept)
         machine.require(len(x), allowed)
         norm, mean = _behind(machine, value, layer, (height, width))
+        rounding = 1 + value.kinds[0].rounding * largest(layer._pool(value.kinds[0].norm[:, None])[:, 0], norm)
         writer = Writer(dtype, standard)
-        value = start(writer, norm, mean, value.channels, None, value.kinds[0].gaussian)
+        value = start(writer, norm, mean, value.channels, None, value.kinds[0].gaussian, rounding)
     return _finish(segments, writer, value, False, (), notes, allowed)
 
 
@@ -125,7 +140,7 @@ def _finish(
         _require_no_jump(layer)
     segment, value = end_with_sums(writer, value, everywhere, not segments)
     notes.add(writer)
-    notes.require_range(writer.dtype)
+    notes.require(writer.dtype)
     if notes.dropped and (everywhere or segments):
         raise Unknown("dropout stands in front of an average over positions")
     machine = Machine((*segments, segment), writer.dtype, writer.standard is not None)
@@ -150,11 +165,12 @@ def _behind(machine: Machine, value: Value, layer: AveragePool, size: tuple[int,
 
 
 def answer_images(
-    net: Sequential, x: Tensor, y: Tensor | None, standard: bool | None, progress: Progress | None, allowed: float
-) -> Answer:
+    net: Sequential, x: Tensor, y: Tensor | None, wanted: torch.dtype, standard: bool | None, progress: Progress | None,
+    allowed: float,
+) -> Answer:  # fmt: skip
     """The kernel of x (n, c, h, w) and y, in the type of x; raises `Unknown` where a layer has no step."""
     both = x if y is None else torch.cat([x, y])
-    images = write_images(net.layers, both, x.dtype, standard, allowed)
+    images = write_images(net.layers, both, wanted, standard, allowed)
     found = torch.from_numpy(images.machine.sums(len(x), None if y is None else len(y), progress)) / images.count
     product, tangent = found[0], found[1] if standard is not None else None
     norms = _norms(images, product, len(both), y is None)
@@ -209,17 +225,18 @@ def both_of(first: Accuracy, second: Accuracy) -> Accuracy:
 
 
 def write_vectors(
-    layers: tuple[Layer, ...], x: Tensor, dtype: torch.dtype, standard: bool | None
+    layers: tuple[Layer, ...], x: Tensor, wanted: torch.dtype, standard: bool | None
 ) -> tuple[Vectors, Tensor, Notes]:
     """Steps for all vectors x (N, d), and their squared norms at the end."""
-    writer, notes = Writer(dtype, standard, vectors=True), Notes()
+    dtype = x.dtype
+    writer, notes = Writer(dtype, standard, vectors=True), Notes(wanted, standard is not None)
     norm, mean = x.double().square().mean(1)[:, None, None], x.double().mean(1)[:, None, None]
     value = Value((Kind(writer.tape.take(), -1, norm, mean, gaussian=False),), (1.0,), x.shape[1])
     for layer in layers:
         value = writer.write(layer, value)
     value = writer.tape.merged(value)
     notes.add(writer)
-    notes.require_range(dtype)
+    notes.require(dtype)
     kind = value.kinds[0]
     if standard is not None and kind.slopes < 0:
         raise Unknown("gradients reach no weights")
@@ -228,14 +245,15 @@ def write_vectors(
 
 
 def answer_vectors(
-    net: Sequential, x: Tensor, y: Tensor | None, standard: bool | None, progress: Progress | None, allowed: float
-) -> Answer:
+    net: Sequential, x: Tensor, y: Tensor | None, wanted: torch.dtype, standard: bool | None, progress: Progress | None,
+    allowed: float,
+) -> Answer:  # fmt: skip
     """The kernel of x (n, d) and y, in the type of x; raises `Unknown` where a layer has no step."""
     both = x if y is None else torch.cat([x, y])
-    vectors, norms, notes = write_vectors(net.layers, both, x.dtype, standard)
+    vectors, norms, notes = write_vectors(net.layers, both, wanted, standard)
     vectors.require(len(x), len(x if y is None else y), allowed)
     found = vectors.matrix(x, y, progress)
-    if y is None and notes.dropped:
+    if y is None:  # known without rounding, and through dropout an input and itself are one pass
         found[0].diagonal().copy_(norms)
     tangent = found[1] if standard is not None else None
     return Answer(found[0], tangent, norms[: len(x)], norms if y is None else norms[len(x) :], notes.accuracy)
@@ -247,17 +265,17 @@ def answer(
 ) -> Answer:  # fmt: skip
     """The kernel, and with `standard` (the parametrization) the tangent kernel, by the machine; `Unknown` where it cannot.
 
-    Norms that the type of x cannot hold are answered in float64.
+    Where the type of x cannot hold the norms, or too few digits, steps run in float64.
     """
     require_machine(x)
     net, x, y = on_data(net, x, y)
     ask = answer_vectors if x.ndim == 2 else answer_images
     try:
-        found = ask(net, x, y, standard, progress, allowed)
+        found = ask(net, x, y, x.dtype, standard, progress, allowed)
     except OutOfRange:
         if x.dtype == torch.float64:
             raise
-        found = ask(net, x.double(), None if y is None else y.double(), standard, progress, allowed)
+        found = ask(net, x.double(), None if y is None else y.double(), x.dtype, standard, progress, allowed)
     if any(bool(t.isnan().any()) for t in (found.product, found.tangent) if t is not None):
         raise Unknown("norms leave the range of float64")
     return found
@@ -268,24 +286,34 @@ def unknown(net: Sequential, x: Tensor, y: Tensor | None = None, *, standard: bo
     try:
         require_machine(x)
         net, x, _ = on_data(net, _extremes(x, y), None)
-        if x.ndim == 2:
-            write_vectors(net.layers, x, x.dtype, standard)
-        else:
-            write_images(net.layers, x, x.dtype, standard)
-    except OutOfRange:
-        return None
+        _written(net, x, standard)
     except Unknown as reason:
         return str(reason)
     return None
+
+
+def _written(net: Sequential, x: Tensor, standard: bool | None) -> Images | Vectors:
+    """What `answer` would run."""
+
+    def ask(x: Tensor, wanted: torch.dtype) -> Images | Vectors:
+        if x.ndim == 2:
+            return write_vectors(net.layers, x, wanted, standard)[0]
+        return write_images(net.layers, x, wanted, standard)
+
+    try:
+        return ask(x, x.dtype)
+    except OutOfRange:
+        if x.dtype == torch.float64:
+            raise
+        return ask(x.double(), x.dtype)
 
 
 def steps_bytes(net: Sequential, x: Tensor, y: Tensor | None) -> int:
     """Peak memory of `answer`, beside the inputs."""
     n, m = len(x), len(x if y is None else y)
     net, few, _ = on_data(net, _extremes(x, y), None)
-    if few.ndim == 2:
-        return write_vectors(net.layers, few, few.dtype, None)[0].bytes(n, m)
-    return write_images(net.layers, few, few.dtype, None).machine.bytes(n, m)
+    found = _written(net, few, None)
+    return (found.machine if isinstance(found, Images) else found).bytes(n, m)
 
 
 def _extremes(x: Tensor, y: Tensor | None) -> Tensor:

@@ -36,7 +36,8 @@ Fields = Callable[[slice], Tensor] | OfNorms  # (images, places, fields) of some
 class Kind:
     """Units of one law: the registers of their products and of their tangent kernel (-1: none), and their moments.
 
-    `error`: that of the series that made them, relative to their second moments.
+    `error`: that of the series that made them, relative to their second moments. `rounding`: what the steps so far may have
+    made of rounding, in units of the last place of the norms.
     """
 
     register: int
@@ -45,6 +46,7 @@ class Kind:
     mean: Tensor  # E u
     gaussian: bool = True
     error: float = 0.0
+    rounding: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,12 @@ class Value:
     def size(self) -> tuple[int, int]:
         height, width = self.kinds[0].norm.shape[1:]
         return int(height), int(width)
+
+
+def largest(part: Tensor, whole: Tensor) -> float:
+    """Of the ratios at places where something is."""
+    some = whole > 0
+    return float((part[some] / whole[some]).max()) if bool(some.any()) else 0.0
 
 
 @dataclass(eq=False)
@@ -109,7 +117,9 @@ class Tape:
             one = torch.ones_like(a.mean)
             self.by_sides(value, a.register, (one, a.mean + b.mean, a.mean), 1.0, -1.0)
             self.by_sides(value, a.register, (one, b.mean, b.mean), -1.0, 0.0)
-        return Kind(a.register, slopes, norm.clamp_min(0), a.mean + b.mean, a.gaussian and b.gaussian)
+        norm = norm.clamp_min(0)
+        rounding = 1 + largest(a.rounding * a.norm + b.rounding * b.norm, norm)
+        return Kind(a.register, slopes, norm, a.mean + b.mean, a.gaussian and b.gaussian, rounding=rounding)
 
     def multiply(self, value: Value, a: Kind, b: Kind) -> Kind:
         """a b of independent units, in the registers of a."""
@@ -124,7 +134,8 @@ class Tape:
             self.release(b.slopes)
         self.emit(Code.TIMES, (), None, out=a.register, a=a.register, b=b.register, **place)
         self.release(b.register)
-        return Kind(a.register, slopes, a.norm * b.norm, a.mean * b.mean, gaussian=False)
+        rounding = 1 + a.rounding + b.rounding
+        return Kind(a.register, slopes, a.norm * b.norm, a.mean * b.mean, gaussian=False, rounding=rounding)
 
     def merged(self, value: Value) -> Value:
         """All kinds as one: the mean over them by their shares."""
@@ -133,6 +144,7 @@ class Tape:
         first, *rest = value.kinds
         weight = value.shares[0]
         norm, mean, slopes = weight * first.norm, weight * first.mean, first.slopes
+        rounding = 1 + max(kind.rounding for kind in value.kinds)
         if slopes >= 0:
             self.mix(value, slopes, slopes, slopes, weight, 0.0, 0.0)
         self.mix(value, first.register, first.register, first.register, weight, 0.0, 0.0)
@@ -146,7 +158,8 @@ class Tape:
                 slopes = kind.slopes
                 self.mix(value, slopes, slopes, slopes, share, 0.0, 0.0)
             self.release(kind.register)
-        return Value((Kind(first.register, slopes, norm, mean, gaussian=False),), (1.0,), value.channels, value.stride)
+        merged = Kind(first.register, slopes, norm, mean, gaussian=False, rounding=rounding)
+        return Value((merged,), (1.0,), value.channels, value.stride)
 
     def scaled(self, kind: Kind, value: Value, factor: float) -> Kind:
         """All units times a factor."""

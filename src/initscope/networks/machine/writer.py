@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from initscope.activations import Activation
 from initscope.layers import (
     Activate,
     Conv,
@@ -30,11 +31,12 @@ from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Sequential
 from initscope.networks.machine.bending import Bending, bending
 from initscope.networks.machine.frames import Code
-from initscope.networks.machine.tape import Kind, OfNorms, Tape, Unknown, Value
+from initscope.networks.machine.tape import Kind, OfNorms, Tape, Unknown, Value, largest
 from initscope.networks.own_share import variances
 from initscope.weights import Fans
 
 Padding = Literal["wraps", "ends"]
+_SAMPLES = 9  # norms at which the steepness of an activation is taken
 GROWN = 80.0  # times that centering may make rounding grow
 LOST = {torch.float32: 1e-5, torch.float64: 1e-10}  # error that centering may make of a series'
 
@@ -55,6 +57,8 @@ class Writer:
     bias_error: float = 0.0  # of biases that are taken as Gaussian
     lowest: float = math.inf  # squared norms that the steps meet, but for zeros
     highest: float = 0.0
+    rounding: float = 1.0  # the most that steps make of rounding, in units of the last place
+    kinked: bool = False  # slopes behind a kink take the root of it
     dropped: bool = False  # an input beside itself is one pass through dropout
 
     @singledispatchmethod
@@ -85,19 +89,21 @@ class Writer:
         how = bending(f, torch.cat([k.norm.flatten() for k in value.kinds]), self.dtype, self.standard is not None)
         if how is None:
             raise Unknown(f"{layer.word} has no short series at these norms")
-        self._meet(value)
+        self._meet(value, squared=how.code == Code.GELU)
         self.series_error += how.error
+        self.kinked = self.kinked or bool(f.kinks)
         return _each(value, lambda kind: self._bent(kind, value, how))
 
-    def _meet(self, value: Value) -> None:
-        """Remember how far norms reach, which the type of the registers must hold."""
+    def _meet(self, value: Value, squared: bool) -> None:
+        """Remember how far norms reach, which the type of the registers must hold; gelu multiplies those of both sides."""
         norms = torch.cat([kind.norm.flatten() for kind in value.kinds])
         if not bool(norms.isfinite().all()):
             raise Unknown("norms leave the range of float64")
         some = norms[norms > 0]
         if len(some):
             self.lowest = min(self.lowest, float(some.min()))
-            self.highest = max(self.highest, float(some.max()))
+            highest = float(some.max())
+            self.highest = max(self.highest, highest * highest if squared else highest)
 
     def _biased(self, layer: Dense | Conv, fans: Fans, norm: Tensor) -> None:
         law = layer.bias_law
@@ -114,7 +120,22 @@ class Writer:
             self.tape.release(kind.slopes)
         slopes = kind.slopes if how.passes else -1
         own, mean = how.moments(norm)
-        return Kind(kind.register, slopes, own, mean, gaussian=False, error=how.error)
+        rounding = 1 + self._steepness(how.activation, norm) * kind.rounding
+        self._rounded(rounding)
+        return Kind(kind.register, slopes, own, mean, gaussian=False, error=how.error, rounding=rounding)
+
+    def _steepness(self, f: Activation, norm: Tensor) -> float:
+        """By how much f makes an error of its products grow, relative to the norms: A E f'(u)² / E f(u)² at most."""
+        some = norm[norm > 0]
+        if not len(some):
+            return 1.0
+        ends = torch.stack(some.aminmax()).log()
+        a = torch.linspace(float(ends[0]), float(ends[1]), _SAMPLES, dtype=torch.float64).exp()
+        return largest(a * f.derivative_second_moment(a), f.second_moment(a))
+
+    def _rounded(self, rounding: float) -> None:
+        """Remember how far rounding may have grown; `max` alone would pass over NaN."""
+        self.rounding = max(self.rounding, rounding) if math.isfinite(rounding) else math.inf
 
     @write.register
     def _conv(self, layer: Conv, value: Value) -> Value:
@@ -136,7 +157,8 @@ class Writer:
         self._biased(layer, fans, norm)
         stride = (value.stride[0] * window.stride[0], value.stride[1] * window.stride[1])
         out = self.tape.take()
-        after = Value((Kind(out, -1, norm, torch.zeros_like(norm)),), (1.0,), layer.channels, stride)
+        made = Kind(out, -1, norm, torch.zeros_like(norm), rounding=1 + kind.rounding)
+        after = Value((made,), (1.0,), layer.channels, stride)
         geometry = {
             "in_height": height, "in_width": width, "taps_y": window.kernel[0], "taps_x": window.kernel[1],
             "step_y": window.stride[0], "step_x": window.stride[1], "between_y": window.dilation[0],
@@ -178,9 +200,8 @@ class Writer:
         self.tape.mix(value, kind.register, kind.register, kind.register, gain, 0.0, bias)
         if kind.slopes >= 0:
             self.tape.mix(value, kind.slopes, kind.slopes, kind.slopes, gain, 0.0, 0.0)
-        after = Value(
-            (Kind(kind.register, kind.slopes, norm, torch.zeros_like(norm)),), (1.0,), layer.width, value.stride
-        )
+        made = Kind(kind.register, kind.slopes, norm, torch.zeros_like(norm), rounding=1 + kind.rounding)
+        after = Value((made,), (1.0,), layer.width, value.stride)
         return self._own(after, layer, value.channels)
 
     def _own(self, value: Value, layer: Dense | Conv, inputs: int) -> Value:
@@ -273,9 +294,11 @@ class Writer:
             if kind.slopes >= 0:
                 self.tape.by_sides(value, kind.slopes, parts, 0.0, 0.0)
             variance = (kind.norm - kind.mean.square()).clamp_min(0)
+            norm = scale.square() * (variance + away.square())
+            rounding = 1 + (1 + kind.rounding) * largest(scale.square() * kind.norm, norm)
+            self._rounded(rounding)
             return Kind(
-                kind.register, kind.slopes, scale.square() * (variance + away.square()), scale * away,
-                kind.gaussian and still,
+                kind.register, kind.slopes, norm, scale * away, kind.gaussian and still, rounding=rounding
             )  # fmt: skip
 
         return _each(value, one)
