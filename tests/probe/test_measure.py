@@ -73,3 +73,14 @@ def test_dead_and_saturated_units_are_counted() -> None:
     assert dead_fraction(values) == pytest.approx(0.6)
     assert dead_fraction(values[..., 0, 0]) == pytest.approx(0.6)
     assert saturated_fraction(torch.tensor([-1.0, 0.0, 0.995, 0.5]), -1.0, 1.0) == pytest.approx(0.5)
+
+
+def test_the_rank_of_more_samples_than_values_is_that_of_their_gram_matrix() -> None:
+    values = torch.randn(90, 7, generator=torch.Generator().manual_seed(0)) * torch.arange(1.0, 8.0)
+    share = torch.linalg.eigvalsh((values @ values.T).double()).clamp_min(0)
+    share = share / share.sum()
+    expected = float(torch.exp(torch.special.entr(share).sum()))
+    found = batch_geometry(values)
+    assert found.moments is not None
+    assert math.isclose(found.effective_rank, expected, rel_tol=1e-5)
+    assert math.isclose(found.scaled(3.0).effective_rank, expected, rel_tol=1e-5)

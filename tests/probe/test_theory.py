@@ -238,3 +238,12 @@ def test_steps_without_a_closed_form_are_drawn_within_the_budget_and_named_beyon
     if last is not None:
         # Moments of 256 or more units, averaged over 100 positions and 8 pairs.
         assert last.defect == pytest.approx(full.defect, rel=4 * math.sqrt(2 / (units * 100)))
+
+
+def test_an_interval_that_reaches_a_cosine_of_one_holds_it() -> None:
+    torch.manual_seed(0)
+    layer = check(nn.Linear(2, 1), torch.randn(2, 2), seeds=1).layers[0]
+    assert layer.predicted is not None
+    assert layer.predicted.interval[1] == 1.0
+    assert layer.predicted.measured < 1e-15
+    assert layer.predicted.explained

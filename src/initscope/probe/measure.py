@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -47,16 +47,19 @@ class Spectrum(NamedTuple):
 class BatchGeometry:
     """Samples at one place, by their Gram matrix, (n, n) in float64.
 
-    Where some have come close, `close` has the Gram matrix of the centred batch and the products of its rows with the mean.
+    Where some have come close, `close` has the Gram matrix of the centred batch and the products of its rows with the mean. Where
+    samples have fewer values than there are samples, `moments` are the products of their values, with the same eigenvalues.
     """
 
     gram: Tensor
     close: tuple[Tensor, Tensor] | None = None
+    moments: Tensor | None = None
 
     def scaled(self, factor: float) -> BatchGeometry:
         """Of the samples times a factor: the angles are the same."""
         square = factor**2
-        return BatchGeometry(self.gram * square, self.close and (self.close[0] * square, self.close[1] * square))
+        close = self.close and (self.close[0] * square, self.close[1] * square)
+        return BatchGeometry(self.gram * square, close, None if self.moments is None else self.moments * square)
 
     @cached_property
     def norm(self) -> Tensor:
@@ -85,7 +88,7 @@ class BatchGeometry:
     @property
     def effective_rank(self) -> float:
         """exp of the entropy of the Gram matrix's normalised eigenvalues: 1 for collapsed, n for orthogonal samples."""
-        return float(_ranks(self.gram[None])[0])
+        return self.spectrum.rank
 
     @cached_property
     def summary(self) -> Summary:
@@ -131,7 +134,12 @@ def _summaries(alike: Sequence[BatchGeometry]) -> list[Summary]:
 
 def _spectra(alike: Sequence[BatchGeometry]) -> list[Spectrum]:
     grams = torch.stack([geometry.gram for geometry in alike])
-    columns = (_pairs(_centred_cosines(grams)).nanmean(1), _ranks(grams))
+    matrices = [geometry.gram if geometry.moments is None else geometry.moments for geometry in alike]
+    ranks = grams.new_empty(len(alike))
+    for size in {len(matrix) for matrix in matrices}:
+        some = [i for i, matrix in enumerate(matrices) if len(matrix) == size]
+        ranks[some] = _ranks(torch.stack([matrices[i] for i in some]))
+    columns = (_pairs(_centred_cosines(grams)).nanmean(1), ranks)
     return [Spectrum(*row) for row in torch.stack(columns, 1).tolist()]
 
 
@@ -209,7 +217,9 @@ def batch_geometry(values: Tensor, by_channel: Tensor | None = None) -> BatchGeo
         top = float(rows.abs().max()) if rows.numel() else 0.0
         if rows.dtype == torch.float32 and math.isfinite(top) and top > 0:
             return batch_geometry(rows.double() / top).scaled(top)
-    return _centred(rows) if len(rows) > 1 and _some_close(gram) else BatchGeometry(gram)
+    moments = (rows.T @ rows).double() if 0 < rows.shape[1] < len(rows) else None
+    found = _centred(rows) if len(rows) > 1 and _some_close(gram) else BatchGeometry(gram)
+    return replace(found, moments=moments)
 
 
 def _some_close(gram: Tensor) -> bool:

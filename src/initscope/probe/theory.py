@@ -65,7 +65,9 @@ class Predicted:
     @property
     def explained(self) -> bool:
         """Whether the finite width explains how far the measured value is from the infinitely wide network's."""
-        return self.least <= self.measured <= self.most or max(self.defect, self.measured) < ROUNDING
+        reaches_one = self.interval[1] == 1.0  # of one or two units
+        inside = (reaches_one or self.least <= self.measured) and self.measured <= self.most
+        return inside or max(self.defect, self.measured) < ROUNDING
 
 
 class _LeftOut(Exception):
