@@ -16,8 +16,8 @@ from initscope.networks.machine.frames import SNAP, Code
 
 # Of a series that is cut off: its error, relative to the second moments, and its largest order, as they are tried.
 ATTEMPTS = {
-    torch.float32: ((3e-7, 96), (1e-6, 128), (3e-6, 192), (8e-6, 256)),
-    torch.float64: ((1e-12, 128), (1e-10, 256)),
+    torch.float32: ((3e-7, 96), (1e-6, 128), (3e-6, 192), (8e-6, 256), (8e-6, 1024)),
+    torch.float64: ((1e-12, 128), (1e-10, 256), (1e-10, 1024)),
 }
 ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-12}  # what the arithmetic of a network leaves
 
