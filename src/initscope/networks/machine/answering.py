@@ -52,12 +52,14 @@ class Notes:
     kinked: bool = False
     dropped: bool = False
 
-    def add(self, writer: Writer) -> None:
+    def add(self, writer: Writer, value: Value) -> None:
+        """`value`: where the writer has ended."""
         self.series_error += writer.series_error
         self.bias_error += writer.bias_error
         self.lowest, self.highest = min(self.lowest, writer.lowest), max(self.highest, writer.highest)
         self.dropped = self.dropped or writer.dropped
-        self.rounding, self.kinked = max(self.rounding, writer.rounding), self.kinked or writer.kinked
+        self.rounding = max(self.rounding, writer.rounding, *(kind.rounding for kind in value.kinds))
+        self.kinked = self.kinked or writer.kinked
 
     @property
     def accuracy(self) -> Accuracy:
@@ -72,7 +74,7 @@ class Notes:
         left = self.rounding * limits.eps / 2
         behind_kinks = math.sqrt(left) if self.kinked else left
         if left > ROUNDING[self.wanted] or (self.slopes and behind_kinks > SLOPES):
-            raise OutOfRange("its layers make rounding grow")
+            raise OutOfRange("its layers amplify rounding errors")
 
 
 class OutOfRange(Unknown):
@@ -119,7 +121,7 @@ def write_images(
         _, height, width = layer.output_shape((value.channels, *value.size))
         segment, value = end_with_windows(writer, value, layer, (height, width), not segments)
         segments.append(segment)
-        notes.add(writer)
+        notes.add(writer, value)
         notes.require(dtype)
         machine = Machine(tuple(segments), dtype, standard is not None, kept)
         machine.require(len(x), allowed)
@@ -139,7 +141,7 @@ def _finish(
     for layer in rest:
         _require_no_jump(layer)
     segment, value = end_with_sums(writer, value, everywhere, not segments)
-    notes.add(writer)
+    notes.add(writer, value)
     notes.require(writer.dtype)
     if notes.dropped and (everywhere or segments):
         raise Unknown("dropout stands in front of an average over positions")
@@ -235,7 +237,7 @@ def write_vectors(
     for layer in layers:
         value = writer.write(layer, value)
     value = writer.tape.merged(value)
-    notes.add(writer)
+    notes.add(writer, value)
     notes.require(dtype)
     kind = value.kinds[0]
     if standard is not None and kind.slopes < 0:

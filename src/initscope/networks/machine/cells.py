@@ -140,6 +140,3 @@ def _missed(table: SeriesTable, rows: Tensor, values: Array, low: float, per: fl
         weight[..., int(rows[table.orders.index(0)])] = 1.0
     miss, whole = ((np.square(t * weight)).sum(-1) for t in (got - true, true))
     return float(np.sqrt((miss / np.maximum(whole, 1e-300)).max()))
-
-
-Filling = Callable[[Tensor], Tensor] | Cells
