@@ -1,9 +1,14 @@
-"""Eight numbers at once, against numpy with one after the other."""
+"""As many numbers at once as a register of the processor holds, against numpy with one after the other."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 numba = pytest.importorskip("numba")
 lanes = pytest.importorskip("initscope.networks.fused.lanes")
@@ -94,3 +99,28 @@ def test_an_uncounted_array_is_the_same_array() -> None:
     x[0] = 3
     assert doubled(x) == 16
     assert x[0] == 6
+
+
+KERNELS = """
+import sys
+import torch
+from initscope.networks import kernel, parse
+from initscope.networks.fused.lanes import LANES
+g = torch.Generator().manual_seed(0)
+x = torch.randn(11, 2, 6, 5, generator=g)
+found = [kernel(parse(text), t) for text, t in (
+    ("2x(conv3 relu) gap", x), ("conv3(3) silu conv3(3) elu flatten dense", x), ("3x(dense(5) gelu)", x.flatten(1)))]
+torch.save((int(LANES), found), sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_processors_with_short_registers_get_the_same_kernels(tmp_path: Path) -> None:
+    found = []
+    for name, features in (("long", {}), ("short", {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"})):
+        environment = {**os.environ, **features, "NUMBA_CACHE_DIR": str(tmp_path / f"cache {name}")}
+        subprocess.run([sys.executable, "-c", KERNELS, str(tmp_path / name)], env=environment, check=True)
+        found.append(torch.load(tmp_path / name))
+    assert found[1][0] == 8
+    for a, b in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(a, b, rtol=3e-6, atol=1e-7)

@@ -16,6 +16,7 @@ pytest.importorskip("numba")
 from initscope.networks.machine import running
 from initscope.networks.machine.bending import Bending, bending
 from initscope.networks.machine.cells import Cells, cells_of
+from initscope.networks.machine.frames import WIDTH
 
 SPAN = (0.31, 1.1)
 
@@ -90,12 +91,13 @@ def test_the_own_moment_is_that_of_the_step(activation: Activation) -> None:
         "conv3 tanh avgpool2 conv3 tanh gap",
     ],
 )
-@pytest.mark.parametrize("sides", [(8, 8), (24, 8), (16, 16), (40, 16)])
+@pytest.mark.parametrize("tiles", [(1, 1), (3, 1), (2, 2), (5, 2)])
 def test_blocks_of_any_shape_give_the_same_matrix(
-    monkeypatch: pytest.MonkeyPatch, text: str, sides: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch, text: str, tiles: tuple[int, int]
 ) -> None:
+    sides = tiles[0] * WIDTH, tiles[1] * WIDTH
     g = torch.Generator().manual_seed(1)
-    x, y = (torch.rand(n, 3, 6, 8, generator=g) for n in (43, 21))
+    x, y = (torch.rand(n, 3, 6, 8, generator=g) for n in (5 * WIDTH + 3, 2 * WIDTH + 5))
     net = parse(text, width=8)
     whole, across = kernel(net, x), kernel(net, x, y)
     monkeypatch.setattr(running.Machine, "sides", lambda self, count: sides)

@@ -1,4 +1,4 @@
-"""Eight numbers at once, for the compiled loops: what is written is what runs, in this order.
+"""As many numbers at once as a vector register holds, for the compiled loops: what is written is what runs, in this order.
 
 A `Lanes` is one value of the compiled code that holds `LANES` numbers of one type; arithmetic, `abs`, `min`, `max` and
 `np.sqrt` act on each of them, and a number beside it counts for all. Loops written with it need no vectoriser, which would have
@@ -12,14 +12,22 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import extending
-from numba.core import types
+from numba.core import config, types
 from numba.extending import models, overload, register_model
 
-LANES = np.uint64(8)
 
-_COUNT = int(LANES)
+
+def _widest() -> int:
+    """Numbers of float32 in a vector register of the processor that numba compiles for."""
+    told = config.CPU_FEATURES
+    wide = "+avx512f" in told.split(",") if told is not None else binding.get_host_cpu_features().get("avx512f", False)
+    return 16 if wide else 8
+
+
+_COUNT = _widest()
+LANES = np.uint64(_COUNT)
 _INDEX = ir.IntType(32)
 
 
