@@ -117,7 +117,10 @@ torch.save((int(LANES), found), sys.argv[1])
 @pytest.mark.slow
 def test_processors_with_short_registers_get_the_same_kernels(tmp_path: Path) -> None:
     found = []
-    for name, features in (("long", {}), ("short", {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"})):
+    for name, features in (
+        ("long", {}),
+        ("short", {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}),
+    ):
         environment = {**os.environ, **features, "NUMBA_CACHE_DIR": str(tmp_path / f"cache {name}")}
         subprocess.run([sys.executable, "-c", KERNELS, str(tmp_path / name)], env=environment, check=True)
         found.append(torch.load(tmp_path / name))

@@ -18,10 +18,9 @@ from numba.core import config, types
 from numba.extending import models, overload, register_model
 
 
-
 def _widest() -> int:
     """Numbers of float32 in a vector register of the processor that numba compiles for."""
-    told = config.CPU_FEATURES
+    told = vars(config)["CPU_FEATURES"]  # which numba sets as it is imported
     wide = "+avx512f" in told.split(",") if told is not None else binding.get_host_cpu_features().get("avx512f", False)
     return 16 if wide else 8
 
