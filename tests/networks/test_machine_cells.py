@@ -17,6 +17,7 @@ from initscope.networks.machine import running
 from initscope.networks.machine.bending import Bending, bending
 from initscope.networks.machine.cells import Cells, cells_of
 from initscope.networks.machine.frames import WIDTH
+from initscope.networks.machine.tape import Reach
 
 SPAN = (0.31, 1.1)
 
@@ -30,7 +31,7 @@ def variances(shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def bent(activation: Activation, dtype: torch.dtype, slopes: bool = False) -> Bending:
-    found = bending(activation, torch.tensor(SPAN, dtype=torch.float64).square(), dtype, slopes)
+    found = bending(activation, Reach(SPAN[0] ** 2, SPAN[1] ** 2), dtype, slopes)
     assert found is not None
     return found
 
@@ -57,17 +58,17 @@ def test_cells_are_the_table_to_a_hundredth_of_the_tolerance(activation: Activat
 
 
 def test_blocks_hold_what_single_inputs_have() -> None:
-    cells = bent(SELU, torch.float32).fields
+    cells = bent(SELU, torch.float64).fields
     assert isinstance(cells, Cells)
     a = variances((13, 6))
     a[2, 3] = 0
     whole = cells(a)
     for width in (4, 8):
         blocks = -(-len(a) // width)
-        out = np.zeros(blocks * 6 * cells.fields * width, np.float32)
+        out = np.zeros(blocks * 6 * cells.fields * width)
         cells.fill(a, out, width)
         laid = torch.from_numpy(out).view(blocks, 6, cells.fields, width).permute(0, 3, 1, 2).flatten(0, 1)
-        assert torch.equal(laid[: len(a)], whole.float())
+        assert torch.equal(laid[: len(a)], whole)
         assert not laid[len(a) :].any()
     assert not whole[2, 3].any()  # f(0) = 0
 

@@ -1,7 +1,7 @@
 """Activations: a function, its dual map, and the source of the map."""
 
 from initscope.activations.activation import Activation
-from initscope.activations.arc_tails import largest_share, tail_polynomial
+from initscope.activations.arc_tails import largest_share, tail_at, tail_polynomial
 from initscope.activations.catalogue import (
     ABS,
     COS,
@@ -77,5 +77,6 @@ __all__ = [
     "rectified_power",
     "rectified_product",
     "series_table",
+    "tail_at",
     "tail_polynomial",
 ]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from initscope.activations import Activation, SeriesTable, largest_share, series_table, tail_polynomial
-from initscope.networks.machine.cells import Cells, cells_of
+from initscope.networks.machine.cells import Cells, Filled, cells_of
+from initscope.networks.machine.curves import Curve
 from initscope.networks.machine.frames import SNAP, Code
+from initscope.networks.machine.modes import FETCHED, modes_of
+from initscope.networks.machine.rows import Rows
+from initscope.networks.machine.tape import Reach, largest
 
 # Of a series that is cut off: its error, relative to the second moments, and its largest order, as they are tried.
 ATTEMPTS = {
@@ -22,6 +27,9 @@ ATTEMPTS = {
 ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-12}  # what the arithmetic of a network leaves
 
 _POWERS = {torch.float32: (4, 5), torch.float64: (8, 9)}  # rectified powers that may be taken out of a kink at 0
+_NARROW = 2.0**-10  # octaves, to which ranges are widened
+_ROWS = 0.02  # of the tolerance, that the rows of a series may add
+_EXACT, _MOST = 0.25, 1024  # of the tolerance, that the table of modes may have; its largest order
 _TAILS = 0.2  # of the tolerance, that polynomials of tails may add
 _SAMPLES = 17  # standard deviations at which shares are compared with moments
 
@@ -36,12 +44,13 @@ class Bending:
     activation: Activation
     code: Code
     constants: tuple[float, ...]
-    fields: Callable[[Tensor], Tensor] | Cells
+    fields: Callable[[Tensor], Tensor] | Filled
     even: int = 0
     odd: int = 0
     error: float = 0.0
     passes: bool = True
     own: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
+    work: float = 0.0  # operations of a pair, of a series
 
     def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """E f(u)² and E f(u), short of what a series leaves out: an input beside itself must have a cosine of one behind it."""
@@ -50,8 +59,8 @@ class Bending:
         return self.activation.second_moment(a), self.activation.mean(a)
 
 
-def bending(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) -> Bending | None:
-    """The step for f at these variances; None where no step is exact enough."""
+def bending(f: Activation, reach: Reach, dtype: torch.dtype, slopes: bool) -> Bending | None:
+    """The step for f at variances within `reach`; None where no step is exact enough."""
     slope = leaky_slope(f)
     constants: tuple[float, ...]
     if slope is not None:
@@ -65,22 +74,47 @@ def bending(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) 
     if f.name == "gelu":
         constants = (0.0, 1.0, 0.25, 1 / (2 * math.pi), 1e-30, 2.0)
         return Bending(f, Code.GELU, constants, lambda a: torch.stack([a, (1 + a).rsqrt()], -1))
-    return _series(f, variances, dtype, slopes)
+    return _series(f, reach, dtype, slopes)
 
 
-def _series(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) -> Bending | None:
-    """By Hermite coefficients, with as few orders as the tolerance allows."""
-    some = variances[variances > 0]
-    if not len(some) or not bool(variances.isfinite().all()):
+def _series(f: Activation, reach: Reach, dtype: torch.dtype, slopes: bool) -> Bending | None:
+    """By Hermite coefficients, with as little work as the tolerance allows."""
+    if not reach.some or not reach.finite:
         return None
-    low, high = (math.sqrt(float(end)) for end in some.aminmax())
+    return _in_range(f, *_rounded(reach), reach.zeros, dtype, slopes)
+
+
+def _rounded(reach: Reach) -> tuple[float, float]:
+    """Standard deviations around it, so that nearly the same norms have the same range."""
+    low, high = (math.log2(end) / 2 for end in (reach.lowest, reach.highest))
+    step = 2.0 ** math.floor(math.log2(max(high - low, _NARROW))) / 4
+    return 2.0 ** (step * math.floor(low / step)), 2.0 ** (step * math.ceil(high / step))
+
+
+def steepness_of(f: Activation, reach: Reach) -> float:
+    """By how much f makes an error of its products grow, relative to the norms: A E f'(u)² / E f(u)² at most."""
+    return _steepest(f, *_rounded(reach)) if reach.some else 1.0
+
+
+@lru_cache(maxsize=256)
+def _steepest(f: Activation, low: float, high: float) -> float:
+    a = torch.logspace(2 * math.log2(low), 2 * math.log2(high), _SAMPLES, 2.0, dtype=torch.float64)
+    return largest(a * f.derivative_second_moment(a), f.second_moment(a))
+
+
+@lru_cache(maxsize=256)
+def _in_range(
+    f: Activation, low: float, high: float, zeros: bool, dtype: torch.dtype, slopes: bool
+) -> Bending | None:  # fmt: skip
     closed = f.rung == "closed form"  # which only rounds: a series must do the same
     for tolerance, most in ATTEMPTS[dtype]:
         if closed and tolerance > ROUNDING[dtype]:
             break
-        found = _shortest(Wanted(f, low, high, tolerance, dtype, slopes), most)
-        if found is not None:
-            return replace(found, error=0.0) if closed else found
+        wanted = Wanted(f, low, high, tolerance, dtype, slopes, zeros)
+        found = [bent for bent in (_by_modes(wanted), _shortest(wanted, most)) if bent is not None]
+        if found:
+            best = min(found, key=lambda bent: bent.work)
+            return replace(best, error=0.0) if closed else best
     return None
 
 
@@ -94,6 +128,7 @@ class Wanted:
     tolerance: float
     dtype: torch.dtype
     slopes: bool
+    zeros: bool = False  # whether some deviations are 0
 
     @property
     def slope_tolerance(self) -> float:
@@ -123,44 +158,81 @@ class Wanted:
         return self.activation.second_moment(a), a * self.activation.derivative_second_moment(a)
 
 
+def _by_modes(wanted: Wanted) -> Bending | None:
+    """With few products, for single precision: the polynomials of more digits would be too long."""
+    if wanted.dtype != torch.float32:
+        return None
+    table = replace(wanted, tolerance=_EXACT * wanted.tolerance).table(_MOST, max(_POWERS[wanted.dtype]))
+    if table is None:
+        return None
+    modes = modes_of(table, (wanted.low, wanted.high), wanted.tolerance, wanted.slope_tolerance, wanted.zeros)
+    if modes is None:
+        return None
+    return Bending(
+        wanted.activation, Code.MODES, modes.numbers, modes.rows, modes.even, modes.odd, modes.error,
+        own=modes.rows.moments, work=modes.work,
+    )  # fmt: skip
+
+
 def _shortest(wanted: Wanted, most: int) -> Bending | None:
     """With the number of rectified powers that leaves the least work; functions without a kink at 0 have none."""
-    found: list[tuple[float, Bending]] = []
+    found: list[Bending] = []
     for count in _POWERS[wanted.dtype]:
         table = wanted.table(most, count)
         if table is not None:
             bent = _tabled(wanted, table)
             if bent is not None:
-                found.append((_work(bent), bent))
+                found.append(bent)
         if table is None or not table.powers:
             break
-    return min(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def _work(bent: Bending) -> float:
-    """Of one pair: an order takes a product of sides and a step of Horner's rule, a number of a tail a step."""
-    return bent.even + bent.odd + 0.5 * len(bent.constants)
+    return min(found, key=lambda bent: bent.work, default=None)
 
 
 def _tabled(wanted: Wanted, table: SeriesTable) -> Bending | None:
-    f = wanted.activation
+    """One order after the other."""
     even = max((k for k in table.orders if k % 2 == 0), default=-2) // 2 + 1
     odd = (max((k for k in table.orders if k % 2), default=-1) + 1) // 2
     error = max(table.bound, table.slope_bound) if wanted.slopes else table.bound
     rows = torch.tensor([k // 2 if k % 2 == 0 else even + k // 2 for k in table.orders])
     powers = sorted((j for j, c in enumerate(table.powers, 1) if c), key=lambda j: (j % 2 == 0, j))
     shares = tuple(table.powers[j - 1] for j in powers)
-    cells = cells_of(
-        table, rows, even + odd, (wanted.low, wanted.high), wanted.tolerance, wanted.dtype, shares, tuple(powers)
-    )
-    if cells is None:
+    tails = Tails.of(wanted, tuple(powers), shares, (2 * even - 2, 2 * odd - 1)) if powers else None
+    fields: Rows | Cells | None = None
+    if wanted.dtype == torch.float32:
+        curve = Curve.of(table, wanted.low, wanted.high)
+        a, points = curve.coefficients, np.zeros((even + odd, len(curve.s)))
+        points[rows.numpy()] = a
+        own, zero = np.square(a).sum(0), np.zeros(len(powers) + even + odd)
+        if tails is not None:
+            own = own + tails.own(torch.from_numpy(curve.s).square()).numpy()
+        if even:
+            zero[len(powers)] = table.at_zero[0]
+        taken = [np.atleast_2d(c * curve.s**j) for j, c in zip(powers, shares, strict=True)]
+        fields = Rows.of(curve, np.concatenate([*taken, points]), zero, own, _ROWS * wanted.tolerance)
+    if fields is None:
+        fields = cells_of(
+            table, rows, even + odd, (wanted.low, wanted.high), wanted.tolerance, wanted.dtype, shares, tuple(powers)
+        )
+    if fields is None:
         return None
-    if not powers:
-        return Bending(f, Code.SERIES, (0.0, 1.0), cells, even, odd, error + cells.error, own=cells.moments)
-    tails = Tails.of(wanted, tuple(powers), shares, (2 * even - 2, 2 * odd - 1))
+    work = 2.0 * (even + odd) + FETCHED * fields.fields  # a product of sides and a step of Horner's rule
+    if tails is None:
+        return Bending(
+            wanted.activation,
+            Code.SERIES,
+            (0.0, 1.0),
+            fields,
+            even,
+            odd,
+            error + fields.error,
+            own=fields.moments,
+            work=work,
+        )
+    pairs = sum(n * (n + 1) // 2 for n in (int(tails.numbers[0]), int(tails.numbers[1])))
     return Bending(
-        f, Code.BENT_SERIES, (0.0, 1.0, *tails.numbers), cells, even, odd, error + cells.error + tails.error,
-        own=partial(_with_tails, cells, tails),
+        wanted.activation, Code.BENT_SERIES, (0.0, 1.0, *tails.numbers), fields, even, odd,
+        error + fields.error + tails.error, work=work + len(tails.numbers) + 5 * pairs,
+        own=fields.moments if isinstance(fields, Rows) else partial(_with_tails, fields, tails),
     )  # fmt: skip
 
 

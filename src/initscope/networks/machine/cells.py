@@ -7,6 +7,7 @@ range, in the order in which their inputs lie in memory: here one variance takes
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +29,32 @@ _LEAST = 1e-15  # rounding
 _PART = 1 << 13  # variances of one task
 
 
+class Filled(ABC):
+    """Numbers of single variances that compiled loops lay out."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> int:
+        """How many each variance has."""
+
+    @abstractmethod
+    def filling(self, a: Tensor, out: Array, width: int) -> list[Callable[[], None]]:
+        """The tasks that `fill` consists of."""
+
+    def fill(self, a: Tensor, out: Array, width: int) -> None:
+        """Into flat memory of whole blocks, (block, place, field, width), which is zero behind the last image."""
+        for _ in run(self.filling(a, out, width)):
+            pass
+
+    def __call__(self, a: Tensor) -> Tensor:
+        """(images, places) -> (images, places, fields)."""
+        out = np.empty((*a.shape, self.fields))
+        self.fill(a, out.reshape(-1), 1)
+        return torch.from_numpy(out)
+
+
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(Filled):
     """a_0 and a_k/s of `rows` coefficients, over variances a: fields 1/s, shares c_j s^j, then the coefficients.
 
     `zero`: the row of a_0, -1 without one; `at_zero` is f(0).
@@ -48,19 +73,7 @@ class Cells:
     def fields(self) -> int:
         return 1 + len(self.shares) + int(self.values.shape[2])
 
-    def __call__(self, a: Tensor) -> Tensor:
-        """(images, places) -> (images, places, fields)."""
-        out = np.empty((*a.shape, self.fields))
-        self.fill(a, out.reshape(-1), 1)
-        return torch.from_numpy(out)
-
-    def fill(self, a: Tensor, out: Array, width: int) -> None:
-        """The same into flat memory of whole blocks, (block, place, field, width), which is zero behind the last image."""
-        for _ in run(self.filling(a, out, width)):
-            pass
-
     def filling(self, a: Tensor, out: Array, width: int) -> list[Callable[[], None]]:
-        """The tasks that `fill` consists of."""
         from initscope.networks.machine.filling import fill_series
 
         numbers = a.contiguous().numpy()

@@ -1,4 +1,4 @@
-"""Compiled loops over the variances of single inputs: the numbers that `cells` lays out for the machine."""
+"""Compiled loops over the variances of single inputs: the numbers that `cells` and `rows` lay out for the machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from initscope.networks.fused.lanes import LANES, apart, load, spread, store
 from initscope.networks.fused.loops import Array, compiled, kept
 from initscope.networks.machine.cells import DEGREES
 
+_U = np.uint64
+_COUNT = int(LANES)
 _SHORT = DEGREES[torch.float32] + 1
 
 
@@ -94,3 +97,73 @@ def sum_squares(
         if zero >= 0:
             squares[i] += scaled[zero] * scaled[zero] * (1 - a[i])
             means[i] = scaled[zero]
+
+
+@compiled
+def rows_at(a: Array, t: Array, at: int, values: Array, at_zero: Array, checked: bool, out: Array) -> None:
+    """1/s and all rows of `LANES` variances, one row of lanes after the other; four rows take turns.
+
+    `checked`: there are no variances of zero, nor negative ones, which stand for nothing.
+    """
+    apart()
+    x, one = load(t, _U(at)), spread(1.0)
+    store(out, _U(0), one / np.sqrt(load(a, _U(at))))
+    rows, terms = values.shape[1], values.shape[0]
+    nothing = x * 0.0
+    for r in range(0, rows, 4):
+        i, j, k = min(r + 1, rows - 1), min(r + 2, rows - 1), min(r + 3, rows - 1)
+        s0, s1, s2, s3 = nothing + values[0, r], nothing + values[0, i], nothing + values[0, j], nothing + values[0, k]
+        for n in range(1, terms):
+            s0, s1 = s0 * x + values[n, r], s1 * x + values[n, i]
+            s2, s3 = s2 * x + values[n, j], s3 * x + values[n, k]
+        store(out, _U((1 + r) * _COUNT), s0)
+        store(out, _U((1 + i) * _COUNT), s1)
+        store(out, _U((1 + j) * _COUNT), s2)
+        store(out, _U((1 + k) * _COUNT), s3)
+    if not checked:
+        for lane in range(_COUNT):
+            variance = a[at + lane]
+            if variance <= 0:
+                out[lane] = 0.0
+                for r in range(rows):
+                    out[(1 + r) * _COUNT + lane] = at_zero[r] if variance == 0 else 0.0
+
+
+@kept
+def fill_rows(a: Array, t: Array, values: Array, at_zero: Array, checked: bool, out: Array, width: int) -> None:
+    """1/s and the rows of variances in the order (block, place, lane), into (block, place, field, lane), `width` lanes wide."""
+    fields = values.shape[1] + 1
+    made = np.empty(fields * _COUNT)
+    total = len(out) // fields
+    for start in range(0, total, _COUNT):
+        rows_at(a, t, start, values, at_zero, checked, made)
+        for first in range(0, min(_COUNT, total - start), width):
+            here = (start + first) * fields
+            for r in range(fields):
+                for lane in range(width):
+                    out[here + r * width + lane] = made[r * _COUNT + first + lane]
+
+
+@kept
+def fill_moments(a: Array, t: Array, values: Array, at_zero: Array, checked: bool, out: Array) -> None:
+    """The rows alone, (rows, variances)."""
+    rows, total = values.shape[1], out.shape[1]
+    made = np.empty((rows + 1) * _COUNT)
+    for start in range(0, total, _COUNT):
+        rows_at(a, t, start, values, at_zero, checked, made)
+        for r in range(rows):
+            for i in range(min(_COUNT, total - start)):
+                out[r, start + i] = made[(1 + r) * _COUNT + i]
+
+
+@kept
+def interleave(x: Array, y: Array, first: int) -> None:
+    """Blocks (block, number, ROWS) of x from block `first` on as blocks (block, number, WIDTH) of y; zeros behind the last."""
+    per, numbers = y.shape[2] // x.shape[2], y.shape[1]
+    width = x.shape[2]
+    for block in range(y.shape[0]):
+        for part in range(per):
+            source = first + block * per + part
+            for n in range(numbers):
+                for lane in range(width):
+                    y[block, n, part * width + lane] = x[source, n, lane] if source < x.shape[0] else 0

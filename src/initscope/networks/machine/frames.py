@@ -36,6 +36,7 @@ class Code(IntEnum):
     GELU = 10
     SERIES = 11
     BENT_SERIES = 12  # with rectified powers taken out
+    MODES = 13  # a series over a range of variances as few products
 
 
 class Step(NamedTuple):

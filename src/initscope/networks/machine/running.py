@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 from initscope.networks.fused.threads import run
 from initscope.networks.machine.announcing import announce
 from initscope.networks.machine.frames import ROWS, TILE, WIDTH, Step
-from initscope.networks.machine.segments import NUMPY, Packed, Segment
+from initscope.networks.machine.segments import NUMPY, Packed, Segment, Task
 from initscope.networks.machine.tape import Unknown
 from initscope.networks.planning import size_text
 from initscope.networks.progress import Progress
@@ -99,7 +99,14 @@ class Machine:
             if done == 0 or rows != squares[done - 1][0]:
                 left = ()  # before others take its place
                 left = self._packed(rows, ROWS)
-            right = self._packed(slice(across.start + first, across.stop + first), WIDTH)
+            if symmetric and rows.start <= across.start and across.stop <= rows.stop:
+                wider = (
+                    s.wider(p, across.start - rows.start, across.stop - across.start)
+                    for s, p in zip(self.segments, left, strict=True)
+                )
+                right = _done(wider)
+            else:
+                right = self._packed(slice(across.start + first, across.stop + first), WIDTH)
             self._square(Block(rows, across, left, right), symmetric, out)
         if progress is not None:
             progress(len(squares), len(squares))
@@ -110,10 +117,7 @@ class Machine:
         return out
 
     def _packed(self, images: slice, width: int) -> tuple[Packed, ...]:
-        packed, tasks = zip(*(s.pack(images, width, self.dtype) for s in self.segments), strict=True)
-        for _ in run([task for some in tasks for task in some]):
-            pass
-        return packed
+        return _done(s.pack(images, width, self.dtype) for s in self.segments)
 
     def _square(self, block: Block, symmetric: bool, out: Array) -> None:
         """The tiles of a block; of x beside itself those that reach the diagonal or lie above it."""
@@ -224,6 +228,14 @@ def _compiled(slopes: bool, dtype: torch.dtype) -> tuple[Callable[..., None], Ca
     loop = run_tangents if slopes else run_products
     announce(loop, dtype)
     return loop, Stores
+
+
+def _done(packing: Iterable[tuple[Packed, list[Task]]]) -> tuple[Packed, ...]:
+    """What is packed, once all tasks are done."""
+    packed, tasks = zip(*packing, strict=True)
+    for _ in run([task for some in tasks for task in some]):
+        pass
+    return packed
 
 
 def _mirrored(kept: dict[tuple[int, int], Array], i: int, j: int, diagonal: int, sums: Array) -> Array:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from initscope.layers import AveragePool
-from initscope.networks.machine.cells import Cells
-from initscope.networks.machine.frames import Code, Step
+from initscope.networks.machine.cells import Filled
+from initscope.networks.machine.frames import ROWS, WIDTH, Code, Step
 from initscope.networks.machine.tape import Fields, Kind, OfNorms, Unknown, Value
 from initscope.networks.machine.writer import Writer
 
@@ -25,11 +25,12 @@ NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """The numbers of some inputs for all steps of a segment: where those of each step begin, and the size of a block."""
+    """The numbers of some inputs for all steps of a segment: where those of each step begin, and the size of its blocks."""
 
     values: Array
     at: Array
     sizes: Array
+    blocks: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +51,33 @@ class Segment:
 
     def pack(self, images: slice, width: int, dtype: torch.dtype) -> tuple[Packed, list[Task]]:
         """The numbers of these inputs in blocks of `width`, the last one filled up with zeros, once the tasks are done."""
-        blocks = -(-(images.stop - images.start) // width)
+        packed, at = self._room(-(-(images.stop - images.start) // width), width, NUMPY[dtype])
+        tasks: list[Task] = []
+        for fields, start, stop, size in zip(self.fields, at[:-1], at[1:], packed.sizes, strict=True):
+            if fields is not None:
+                packed.values[stop - size : stop] = 0  # the last block may not be full
+                tasks += _laying(fields, images, width, packed.values[start:stop])
+        return packed, tasks
+
+    def wider(self, packed: Packed, first: int, count: int) -> tuple[Packed, list[Task]]:
+        """The numbers of `count` inputs from `first` on, packed in blocks of `ROWS`, in blocks of `WIDTH`."""
+        from initscope.networks.machine.filling import interleave
+
+        made, at = self._room(-(-count // WIDTH), WIDTH, packed.values.dtype)
+        tasks: list[Task] = []
+        for begin, size, start, stop in zip(packed.at, packed.sizes, at[:-1], at[1:], strict=True):
+            if not size:
+                continue
+            x = packed.values[begin : begin + size * packed.blocks].reshape(packed.blocks, -1, ROWS)
+            y = made.values[start:stop].reshape(made.blocks, -1, WIDTH)
+            tasks += [partial(interleave, x, y[i : i + 1], first // ROWS + i * (WIDTH // ROWS)) for i in range(len(y))]
+        return made, tasks
+
+    def _room(self, blocks: int, width: int, kind: Any) -> tuple[Packed, Array]:
+        """Memory for so many blocks, on large pages, which zeros are not; and where steps begin and end in it."""
         sizes = np.array([width * _numbers(step) for step in self.steps])
         at = blocks * np.concatenate([[0], np.cumsum(sizes)])
-        values = np.zeros(max(int(at[-1]), 1), NUMPY[dtype])
-        tasks: list[Task] = []
-        for fields, start, stop in zip(self.fields, at[:-1], at[1:], strict=True):
-            if fields is not None:
-                tasks += _laying(fields, images, width, values[start:stop])
-        return Packed(values, at[:-1], sizes), tasks
+        return Packed(np.empty(max(int(at[-1]), 1), kind), at[:-1], sizes, blocks), at
 
     def packed_bytes(self, itemsize: int) -> int:
         """Of one input."""
@@ -73,14 +92,21 @@ class Segment:
         )
 
 
+def _count(fields: Fields) -> int:
+    """Numbers of one variance."""
+    if isinstance(fields, OfNorms) and isinstance(fields.how, Filled):
+        return fields.how.fields
+    return int(fields(slice(0, 1)).shape[-1])
+
+
 def _direct(fields: Fields | None) -> bool:
     """Whether compiled loops write the numbers to their place."""
-    return isinstance(fields, OfNorms) and isinstance(fields.how, Cells)
+    return isinstance(fields, OfNorms) and isinstance(fields.how, Filled)
 
 
 def _laying(fields: Fields, images: slice, width: int, out: Array) -> list[Task]:
     """Tasks that lay numbers of inputs (image, place, field) as (block, place, field, width)."""
-    if isinstance(fields, OfNorms) and isinstance(fields.how, Cells):
+    if isinstance(fields, OfNorms) and isinstance(fields.how, Filled):
         return fields.how.filling(fields.norm[images], out, width)
     return [partial(_lay, fields, images, width, out)]
 
@@ -170,7 +196,7 @@ def _segment(writer: Writer, value: Value, everywhere: bool, raw: bool, windows:
     names = Step._fields
     for i, fields in enumerate(writer.tape.fields):
         if fields is not None:
-            steps[i, names.index("fields")] = fields(slice(0, 1)).shape[-1]
+            steps[i, names.index("fields")] = _count(fields)
     moves, half = displacements(value.size, value.stride, wraps) if everywhere else (np.array([[0, 0, 2]]),) * 2
     widths = [int(s[names.index("width")]) for s in steps] + [int(s[names.index("in_width")]) for s in steps]
     return Segment(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from initscope.networks.machine.cells import Cells
+from initscope.networks.machine.cells import Filled
 from initscope.networks.machine.frames import Code, Step
 
 _NOTHING = Step(*(0 for _ in Step._fields))._replace(slope_a=-1, slope_out=-1)
@@ -22,7 +23,7 @@ class Unknown(Exception):
 class OfNorms:
     """The numbers of a step that follow from the squared norms (images, places)."""
 
-    how: Callable[[Tensor], Tensor] | Cells
+    how: Callable[[Tensor], Tensor] | Filled
     norm: Tensor
 
     def __call__(self, images: slice) -> Tensor:
@@ -62,6 +63,39 @@ class Value:
     def size(self) -> tuple[int, int]:
         height, width = self.kinds[0].norm.shape[1:]
         return int(height), int(width)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The smallest and the largest squared norm above zero; infinity and 0 where there is none."""
+
+    lowest: float
+    highest: float
+    zeros: bool = False  # whether some are zero
+
+    @classmethod
+    def of(cls, kinds: tuple[Kind, ...]) -> Reach:
+        """Of all their units; NaN stays NaN."""
+        lowest, highest, zeros = math.inf, 0.0, False
+        for kind in kinds:
+            low, high = (float(end) for end in kind.norm.aminmax())
+            if math.isnan(low) or math.isnan(high):
+                return cls(math.nan, math.nan)
+            zeros = zeros or low <= 0
+            if low <= 0 < high:
+                low = float(kind.norm[kind.norm > 0].min())
+            if high > 0:
+                lowest, highest = min(lowest, low), max(highest, high)
+        return cls(lowest, highest, zeros)
+
+    @property
+    def some(self) -> bool:
+        """Whether there is a norm above zero."""
+        return self.lowest <= self.highest
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.highest)
 
 
 def largest(part: Tensor, whole: Tensor) -> float:

@@ -15,7 +15,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from initscope.activations import Activation
 from initscope.layers import (
     Activate,
     Conv,
@@ -29,14 +28,14 @@ from initscope.layers import (
 from initscope.layers.biases import not_gaussian
 from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Sequential
-from initscope.networks.machine.bending import Bending, bending
+from initscope.networks.machine.bending import Bending, bending, steepness_of
 from initscope.networks.machine.frames import Code
-from initscope.networks.machine.tape import Kind, OfNorms, Tape, Unknown, Value, largest
+from initscope.networks.machine.norms import averaged
+from initscope.networks.machine.tape import Kind, OfNorms, Reach, Tape, Unknown, Value, largest
 from initscope.networks.own_share import variances
 from initscope.weights import Fans
 
 Padding = Literal["wraps", "ends"]
-_SAMPLES = 9  # norms at which the steepness of an activation is taken
 GROWN = 80.0  # times that centering may make rounding grow
 LOST = {torch.float32: 1e-5, torch.float64: 1e-10}  # error that centering may make of a series'
 
@@ -86,31 +85,29 @@ class Writer:
         f = layer.activation
         if not all(kind.gaussian for kind in value.kinds):
             raise Unknown(f"{layer.word} acts on units that are not Gaussian")
-        how = bending(f, torch.cat([k.norm.flatten() for k in value.kinds]), self.dtype, self.standard is not None)
+        reach = Reach.of(value.kinds)
+        how = bending(f, reach, self.dtype, self.standard is not None)
         if how is None:
             raise Unknown(f"{layer.word} has no short series at these norms")
-        self._meet(value, squared=how.code == Code.GELU)
+        self._meet(reach, squared=how.code == Code.GELU)
         self.series_error += how.error
         self.kinked = self.kinked or bool(f.kinks)
-        return _each(value, lambda kind: self._bent(kind, value, how))
+        steepness = steepness_of(f, reach)
+        return _each(value, lambda kind: self._bent(kind, value, how, steepness))
 
-    def _meet(self, value: Value, squared: bool) -> None:
+    def _meet(self, reach: Reach, squared: bool) -> None:
         """Remember how far norms reach, which the type of the registers must hold; gelu multiplies those of both sides."""
-        norms = torch.cat([kind.norm.flatten() for kind in value.kinds])
-        if not bool(norms.isfinite().all()):
+        if not reach.finite:
             raise Unknown("norms leave the range of float64")
-        some = norms[norms > 0]
-        if len(some):
-            self.lowest = min(self.lowest, float(some.min()))
-            highest = float(some.max())
-            self.highest = max(self.highest, highest * highest if squared else highest)
+        self.lowest = min(self.lowest, reach.lowest)
+        self.highest = max(self.highest, reach.highest**2 if squared else reach.highest)
 
     def _biased(self, layer: Dense | Conv, fans: Fans, norm: Tensor) -> None:
         law = layer.bias_law
         if law is not None and not law.gaussian:
             self.bias_error += not_gaussian(law, fans, float(norm.min()))
 
-    def _bent(self, kind: Kind, value: Value, how: Bending) -> Kind:
+    def _bent(self, kind: Kind, value: Value, how: Bending, steepness: float) -> Kind:
         norm = kind.norm
         self.tape.emit(
             how.code, how.constants, OfNorms(how.fields, norm.flatten(1)), out=kind.register, a=kind.register,
@@ -120,18 +117,9 @@ class Writer:
             self.tape.release(kind.slopes)
         slopes = kind.slopes if how.passes else -1
         own, mean = how.moments(norm)
-        rounding = 1 + self._steepness(how.activation, norm) * kind.rounding
+        rounding = 1 + steepness * kind.rounding
         self._rounded(rounding)
-        return Kind(kind.register, slopes, own, mean, gaussian=False, error=how.error, rounding=rounding)
-
-    def _steepness(self, f: Activation, norm: Tensor) -> float:
-        """By how much f makes an error of its products grow, relative to the norms: A E f'(u)² / E f(u)² at most."""
-        some = norm[norm > 0]
-        if not len(some):
-            return 1.0
-        ends = torch.stack(some.aminmax()).log()
-        a = torch.linspace(float(ends[0]), float(ends[1]), _SAMPLES, dtype=torch.float64).exp()
-        return largest(a * f.derivative_second_moment(a), f.second_moment(a))
+        return Kind(kind.register, slopes, own, mean, False, how.error, rounding)
 
     def _rounded(self, rounding: float) -> None:
         """Remember how far rounding may have grown; `max` alone would pass over NaN."""
@@ -153,17 +141,18 @@ class Writer:
         gain, bias = layer.weights.gain(fans), _bias(layer, fans)
         count = math.prod(window.kernel)
         kind = value.kinds[0]
-        norm = gain * window.mean(window.pad(kind.norm), size, False) + bias
-        self._biased(layer, fans, norm)
         stride = (value.stride[0] * window.stride[0], value.stride[1] * window.stride[1])
         out = self.tape.take()
-        made = Kind(out, -1, norm, torch.zeros_like(norm), rounding=1 + kind.rounding)
-        after = Value((made,), (1.0,), layer.channels, stride)
         geometry = {
+            "height": size[0], "width": size[1], "stride_y": stride[0], "stride_x": stride[1],
             "in_height": height, "in_width": width, "taps_y": window.kernel[0], "taps_x": window.kernel[1],
             "step_y": window.stride[0], "step_x": window.stride[1], "between_y": window.dilation[0],
-            "between_x": window.dilation[1], "before_y": before[0], "before_x": before[1], **self.tape.place(after),
+            "between_x": window.dilation[1], "before_y": before[0], "before_x": before[1],
         }  # fmt: skip
+        norm = averaged(kind.norm, geometry, layer.padding == "circular", gain / count, bias)
+        self._biased(layer, fans, norm)
+        made = Kind(out, -1, norm, torch.zeros_like(norm), rounding=1 + kind.rounding)
+        after = Value((made,), (1.0,), layer.channels, stride)
         self.tape.emit(Code.CONV, (gain / count, bias), None, out=out, a=kind.register, **geometry)
         slopes = -1
         if kind.slopes >= 0:
