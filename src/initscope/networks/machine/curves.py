@@ -108,12 +108,10 @@ class Strand:
 
     def tails(self, d: Array, slope: bool) -> Array:
         """T_ij or dT_ij/dρ at √(1-ρ²) = d, (powers, powers, *d.shape)."""
-        at = torch.from_numpy(d)
         found = np.empty((len(self.powers), len(self.powers), *d.shape))
         for a, (i, _) in enumerate(self.powers):
             for b, (j, _) in enumerate(self.powers[: a + 1]):
-                value = i * j * tail_at(i - 1, j - 1, self.last - 1, at) if slope else tail_at(i, j, self.last, at)
-                found[a, b] = found[b, a] = value.numpy()
+                found[a, b] = found[b, a] = _tail(i, j, self.last, slope, d.tobytes())
         return found
 
     def products(self, vectors: Array, rho: Array, slope: bool) -> Array:
@@ -162,3 +160,11 @@ class Strand:
         """The inverse of it."""
         n = len(self.orders)
         return np.concatenate([plain[:n], np.linalg.solve(self._stretch, plain[n:])])
+
+
+@lru_cache(maxsize=1024)
+def _tail(i: int, j: int, last: int, slope: bool, d: bytes) -> Array:
+    """T_ij or dT_ij/dρ at numbers d."""
+    at = torch.from_numpy(np.frombuffer(d).copy())
+    value = i * j * tail_at(i - 1, j - 1, last - 1, at) if slope else tail_at(i, j, last, at)
+    return np.asarray(value.numpy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from initscope.networks.machine.curves import COSINES, NODES, Array, Strand
 
+MOST = 12  # directions of one strand
 _SAFETY = 1.2  # for what lies between the points that are compared
 
 
@@ -32,13 +34,12 @@ class Directions:
         basis = np.linalg.svd(plain, full_matrices=False)[0]
         back, coordinates = strand.back(basis), (basis.T @ plain) * size
         misses = Misses(strand, vectors[:, NODES:], coordinates[:, NODES:])
-        for count in range(basis.shape[1] + 1):
-            found = cls(strand, back[:, :count], coordinates[:count, :points], misses)
-            forms = (strand.products(found.vectors, COSINES, slope) for slope in (False, True))
-            if all(
-                misses.largest(form, slope) <= allowed[slope] for slope, form in zip((False, True), forms, strict=True)
-            ):
-                return found
+        most = min(basis.shape[1], MOST)
+        checked = [slope for slope in (False, True) if allowed[slope] < math.inf]
+        forms = {slope: strand.products(back[:, :most], COSINES, slope) for slope in checked}
+        for count in range(most + 1):
+            if all(misses.largest(form[:count, :count], slope) <= allowed[slope] for slope, form in forms.items()):
+                return cls(strand, back[:, :count], coordinates[:count, :points], misses)
         return None
 
     @property

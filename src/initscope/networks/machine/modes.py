@@ -23,7 +23,7 @@ from initscope.networks.machine.curves import COSINES, Array, Curve
 from initscope.networks.machine.directions import Directions
 from initscope.networks.machine.rows import Rows
 
-MOST = 16  # directions
+MOST = 16  # directions of both strands
 FETCHED = 8.0  # work of getting a field, which comes from far: those of all layers and places are more than caches hold
 _PLACES = 128  # Chebyshev points at which a Q is taken
 _LONGEST = 48  # coefficients of one

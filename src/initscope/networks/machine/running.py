@@ -22,6 +22,7 @@ from initscope.networks.progress import Progress
 Array = np.ndarray[Any, Any]
 PACK_BYTES = 96 << 20  # numbers of the inputs that are held at once
 KEPT_BYTES = 64 << 20  # stores of inputs beside themselves, while a network is written
+_STRIP = 512  # columns of a product of inputs
 PARTS = 4  # of the displacements of a tile, so that few tiles keep all threads busy
 
 
@@ -296,20 +297,36 @@ class Vectors:
         for done, (rows, columns) in enumerate(squares):
             if progress is not None:
                 progress(done, len(squares))
-            gram = (x[rows] @ other[columns].T / x.shape[1]).to(self.dtype)
+            same = y is None and rows == columns
+            gram = self._gram(x[rows], other[columns], same)
             left, tasks = self.segment.pack(rows, ROWS, self.dtype)
             right, more = self.segment.pack(slice(columns.start + first, columns.stop + first), WIDTH, self.dtype)
             for _ in run([*tasks, *more]):
                 pass
-            same = y is None and rows == columns
             calls = [partial(self._column, gram, left, right, j, same) for j in range(-(-gram.shape[1] // WIDTH))]
             for j, block in enumerate(run(calls)):
                 start, stop = columns.start + j * WIDTH, min(columns.start + (j + 1) * WIDTH, columns.stop)
                 height = min(block.shape[1], rows.stop - rows.start)
-                out[:, rows.start : rows.start + height, start:stop] = block[:, :height, : stop - start]
+                found = block[:, :height, : stop - start]
+                out[:, rows.start : rows.start + height, start:stop] = found
+                if y is None:
+                    out[:, start:stop, rows.start : rows.start + height] = found.mT
+                if same:  # of a block beside itself each pair is taken once
+                    last = found[:, start - rows.start :].triu()
+                    out[:, start:stop, start:stop] = last + last.triu(1).mT
         if progress is not None:
             progress(len(squares), len(squares))
-        return out.triu() + out.triu(1).mT if y is None else out
+        return out
+
+    def _gram(self, x: Tensor, y: Tensor, same: bool) -> Tensor:
+        """Mean products of all pairs; of x beside itself those on the diagonal and above it, and few others."""
+        if not same:
+            return (x @ y.T / x.shape[1]).to(self.dtype)
+        found = torch.empty(len(x), len(x), dtype=self.dtype)
+        for start in range(0, len(x), _STRIP):
+            strip = slice(start, min(start + _STRIP, len(x)))
+            found[: strip.stop, strip] = x[: strip.stop] @ x[strip].T / x.shape[1]
+        return found
 
     def _column(self, gram: Tensor, left: Packed, right: Packed, j: int, same: bool) -> Tensor:
         """The answers for one block of y and all of x, or those up to it."""
