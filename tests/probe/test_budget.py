@@ -47,7 +47,12 @@ def priced(made: Budget, function: str, fixed: float, each: float = 0.0) -> None
 
 
 def test_an_unknown_integral_is_tried_at_few_points() -> None:
-    for seconds, fixed, each, found in ((10.0, 0.01, 0.001, (0.01, 0.001)), (1e-3, 0.01, 0.001, (0.0, 0.018 / 8))):
+    tried = (
+        (10.0, 0.01, 0.001, (0.01, 0.001), 4),
+        (1.0, 0.01, 0.001, (0.01, 0.001), 2),  # 256 points would take a quarter of what is left
+        (1e-3, 0.01, 0.001, (0.0, 0.018 / 8), 1),
+    )
+    for seconds, fixed, each, found, times in tried:
         clock = Clock()
         made = Budget(seconds, [], {}, clock)
 
@@ -55,8 +60,24 @@ def test_an_unknown_integral_is_tried_at_few_points() -> None:
             clock.now += fixed + each * points
 
         made.price("f", 1000, run)
-        assert clock.now < 2 * fixed + 41 * each
+        points = (8, 32, 256, 256)[:times]
+        assert clock.now == pytest.approx(times * fixed + sum(points) * each)
         assert (made._prices["f"].fixed, made._prices["f"].each) == pytest.approx(found)
+
+
+def test_what_is_made_once_does_not_count_for_every_point() -> None:
+    """Few points are integrated one by one; a table that serves many of them is made first."""
+    clock = Clock()
+    made = Budget(1.0, [], {}, clock)
+    calls = []
+
+    def run(points: int) -> None:
+        calls.append(points)
+        clock.now += 0.01 + 1e-4 * points if points < 200 else 0.005 + 0.05 * (calls.count(points) == 1)
+
+    made.price("f", 1000, run)
+    assert calls == [8, 32, 256, 256]
+    assert made._prices["f"].of(1000) == pytest.approx(0.005)
 
 
 def test_what_fits_is_taken_whole() -> None:

@@ -17,7 +17,7 @@ import torch
 from numpy.polynomial import chebyshev
 from torch import Tensor
 
-from initscope.activations.arcs import Arcs
+from initscope.activations.arcs import arcs_of
 from initscope.activations.rectified_series import rectified_constants
 from initscope.activations.triangle import Triangle
 
@@ -32,7 +32,7 @@ def tail_at(i: int, j: int, last: int, d: Tensor) -> Tensor:
     one = torch.ones_like(d)
     shape = Triangle(one, one, one - one, d * d / (2 * (1 + rho)), (1 + rho) / 2)
     x, y = torch.eye(2, dtype=d.dtype).unsqueeze(-1)
-    whole = Arcs((i, j)).value(x, y, shape)
+    whole = arcs_of((i, j)).value(x, y, shape)
     orders = tuple(range(1 - i % 2, last + 1, 2))
     if not orders:
         return whole

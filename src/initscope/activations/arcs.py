@@ -83,6 +83,12 @@ def _cubic_factor(i: int, j: int) -> tuple[Fraction, ...]:
     return tuple(quotient)
 
 
+@cache
+def arcs_of(powers: tuple[int, ...]) -> Arcs:
+    """The arcs of these powers, whose tables are made once."""
+    return Arcs(powers)
+
+
 @dataclass(frozen=True)
 class Arcs:
     """Σ_ij x_i y_j M_ij over powers i, j of the same parity, for the shares x_i = c_i √A^i, y_j = c_j √B^j of two sides.

@@ -83,6 +83,7 @@ class Expansion:
     kinks: tuple[float, ...] = ()
     jumps: bool = False
     tables: dict[tuple[float, ...], Any] = field(default_factory=dict, repr=False)  # what was made of it, by question
+    latest: dict[str, Any] = field(default_factory=dict, repr=False)  # the last question and its answer
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _panels: dict[tuple[int, int], Panel | None] = field(default_factory=dict, repr=False)
 

@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from initscope.activations.arcs import Arcs
+from initscope.activations.arcs import Arcs, arcs_of
 from initscope.activations.hermite import HIGHEST, LOWEST, MOST_POWERS, Expansion
 from initscope.activations.series_losses import Span
 from initscope.activations.series_table import SeriesTable, table_of
@@ -70,11 +70,11 @@ class Series:
 
     @cached_property
     def _arcs(self) -> Arcs | None:
-        return Arcs(tuple(range(1, len(self.table.powers) + 1))) if self.table.powers else None
+        return arcs_of(tuple(range(1, len(self.table.powers) + 1))) if self.table.powers else None
 
     @cached_property
     def _slope_arcs(self) -> Arcs:
-        return Arcs(tuple(range(len(self.table.powers))))
+        return arcs_of(tuple(range(len(self.table.powers))))
 
     @cached_property
     def _constants(self) -> Tensor:

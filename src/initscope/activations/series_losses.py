@@ -18,7 +18,7 @@ from functools import cache, cached_property
 import torch
 from torch import Tensor
 
-from initscope.activations.arcs import Arcs
+from initscope.activations.arcs import arcs_of
 from initscope.activations.hermite import HIGHEST, LOWEST, Expansion, Panel
 from initscope.activations.rectified_series import half_moment
 
@@ -154,10 +154,12 @@ class Losses:
 
     def _cancelled(self) -> float:
         """What rounding may leave of powers that are larger than f itself: E (Σ c_j relu^j)² / E f² times it."""
-        total = torch.zeros_like(self._s)
-        for i, c in enumerate(self.powers, 1):
-            for j, d in enumerate(self.powers, 1):
-                total += c * d * half_moment(i + j) * self._s ** (i + j)
+        if not self.powers:
+            return 0.0
+        exponents = range(1, len(self.powers) + 1)
+        form = torch.tensor([[half_moment(i + j) for j in exponents] for i in exponents], dtype=torch.float64)
+        shares = torch.stack([c * self._s**j for j, c in zip(exponents, self.powers, strict=True)])
+        total = (shares * (form @ shares)).sum(0)
         return _EPSILON * float((total / self._energy[0]).max())
 
     def shortest(self, tolerances: tuple[float, float]) -> tuple[tuple[int, ...], float, float] | None:
@@ -193,11 +195,11 @@ def _beyond(level: int, count: int, parity: int, weighted: bool) -> Tensor:
     """
     powers = tuple(range(1, count + 1))
     number = torch.tensor(powers, dtype=torch.float64)
-    whole = Arcs(powers).whole
+    whole = arcs_of(powers).whole
     if weighted:
-        whole = torch.outer(number, number) * Arcs(tuple(range(count))).whole
+        whole = torch.outer(number, number) * arcs_of(tuple(range(count))).whole
     orders = torch.arange(level + 1, dtype=torch.float64)
-    inside = Arcs(powers).constants(range(level + 1))
+    inside = arcs_of(powers).constants(range(level + 1))
     rest = whole - (inside * (orders if weighted else 1)) @ inside.T
     other = (number % 2 != parity).double()
     return rest * torch.outer(other, other)

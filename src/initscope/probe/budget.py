@@ -12,8 +12,9 @@ LEAST_POINTS = 128  # pairs and positions at which an integral is taken when it 
 MOST_POINTS = 1 << 12  # the thinnest choice that is tried first
 TWICE = 2  # a step is taken once for its value and once for its slope
 WORTH = 0.7  # thinning has to save a third of the time, or steps are left out at once
-TRIED = (8, 32)  # points at which an unknown integral is timed; the second only if the first took
-QUICK = 0.05  # less than this share of what is left
+TRIED = (8, 32, 256)  # points at which an unknown integral is timed, as long as the next is expected to take
+QUICK = 0.25  # less than this share of what is left; from 200 points on a series may serve them all
+TABLES = 0.1  # seconds for each function that do not count
 OVERHEAD = 1 << 10  # positions that take as long as the fixed part of a step without an integral
 
 Clock = Callable[[], float]
@@ -86,15 +87,25 @@ class Budget:
     def price(self, function: str, every: int, run: Callable[[int], object]) -> None:
         """Finds out what an unknown integral over `every` point costs; `run(points)` takes it at some of them.
 
-        If trying it takes long already, each point is held to cost the same.
+        If trying it takes long already, each point is held to cost the same. What is made once for all counts only once, and
+        the first `TABLES` seconds, in which tables of the function are made that stay, do not count.
         """
-        few, many = min(TRIED[0], every), min(TRIED[1], every)
-        allowed, short = QUICK * self.left, self._timed(few, run)
-        if many > few and short <= allowed:
-            each = max(self._timed(many, run) - short, 0.0) / (many - few)
-        else:
-            each = short / few if many > few else 0.0
-        self._prices[function] = Price(max(short - each * few, 0.0), each)
+        started, allowed = self.clock(), QUICK * self.left
+        few, last = min(TRIED[0], every), min(TRIED[-1], every)
+        expected = short = self._timed(few, run)
+        price = Price(0.0, short / few) if few < last else Price(short, 0.0)
+        for many, after in zip(TRIED[1:], (*TRIED[2:], last), strict=True):
+            if few == last or expected > allowed:
+                break
+            many = min(many, last)
+            long = self._timed(many, run)
+            if many == last and long <= allowed:
+                long = min(long, self._timed(many, run))
+            each = max(long - short, 0.0) / (many - few)
+            price = Price(max(min(short, long) - each * few, 0.0), each)
+            few, short, expected = many, long, price.of(after)
+        self._prices[function] = price
+        self._end += min(self.clock() - started, TABLES)
 
     def _timed(self, points: int, run: Callable[[int], object]) -> float:
         started = self.clock()

@@ -24,7 +24,7 @@ from initscope.geometry.state import Law
 from initscope.layers import Activate, Conv, Dense, Layer, Trace
 from initscope.networks.merging import add, concatenate
 from initscope.networks.prediction import Totals, totals
-from initscope.probe.budget import Budget
+from initscope.probe.budget import TWICE, Budget
 from initscope.probe.capture import Capture, Noise, defects
 from initscope.probe.findings import Note
 from initscope.probe.layouts import Layouts, integrates, operands
@@ -217,12 +217,15 @@ class Theory:
         given = self._states[call.inputs[0]]
         assert isinstance(given, State)
         points = min(choice.points or given.excess.numel(), given.excess.numel())
-        thin = self._thinned(call, layer, given, trace, points) if points < given.excess.numel() else None
+        whole = points >= given.excess.numel()
+        moved = _moved(layer, given, trace) if whole else self._thinned(call, layer, given, trace, points)
+        together = whole and points <= SMALL
 
         def timed(c: float) -> State | Inputs:
             started = budget.clock()
-            made = layer.propagate(_nudged(given, c), trace) if thin is None else thin(c)
-            budget.learn(call.function, points, budget.clock() - started)
+            made = moved(c)
+            if not together or c == 1.0:  # the twin comes with it
+                budget.learn(call.function, points, (budget.clock() - started) / (TWICE if together else 1))
             return made
 
         return timed
