@@ -11,14 +11,19 @@ import torch
 from torch import Tensor
 
 from initscope.activations import Activation, SeriesTable, largest_share, series_table, tail_polynomial
-from initscope.networks.machine.cells import Cells, cells_of
+from initscope.activations.pieces import Pieces
+from initscope.activations.quadrature import QuadratureDual
+from initscope.networks.machine.cells import Cells, Laid, cells_of
 from initscope.networks.machine.frames import SNAP, Code
+from initscope.networks.machine.hinge_cells import RULES, HingeCells
+from initscope.networks.machine.kinks import Hinges, losses, moments
 
 # Of a series that is cut off: its error, relative to the second moments, and its largest order, as they are tried.
 ATTEMPTS = {
     torch.float32: ((3e-7, 96), (1e-6, 128), (3e-6, 192), (8e-6, 256), (8e-6, 1024)),
     torch.float64: ((1e-12, 128), (1e-10, 256), (1e-10, 1024)),
 }
+FEW_ORDERS = 128  # of functions of pieces, which also have a step without orders
 ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-12}  # what the arithmetic of a network leaves
 
 _POWERS = {torch.float32: (4, 5), torch.float64: (8, 9)}  # rectified powers that may be taken out of a kink at 0
@@ -30,18 +35,19 @@ _SAMPLES = 17  # standard deviations at which shares are compared with moments
 class Bending:
     """`fields` maps variances (images, places) to (images, places, fields); `passes`: gradients pass the activation.
 
-    `own`: what the step makes of E f(u)² and E f(u), if not exactly these.
+    `own`: what the step makes of E f(u)² and E f(u), if not exactly these. `rounding`: in units of the last place.
     """
 
     activation: Activation
     code: Code
     constants: tuple[float, ...]
-    fields: Callable[[Tensor], Tensor] | Cells
+    fields: Callable[[Tensor], Tensor] | Laid
     even: int = 0
     odd: int = 0
     error: float = 0.0
     passes: bool = True
     own: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
+    rounding: float = 1.0
 
     def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """E f(u)² and E f(u), short of what a series leaves out: an input beside itself must have a cosine of one behind it."""
@@ -65,10 +71,37 @@ def bending(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) 
     if f.name == "gelu":
         constants = (0.0, 1.0, 0.25, 1 / (2 * math.pi), 1e-30, 2.0)
         return Bending(f, Code.GELU, constants, lambda a: torch.stack([a, (1 + a).rsqrt()], -1))
-    return _series(f, variances, dtype, slopes)
+    pieces = pieces_of(f)
+    if pieces is None:
+        return _series(f, variances, dtype, slopes)
+    return _series(f, variances, dtype, slopes, FEW_ORDERS) or _hinged(f, pieces, variances, dtype, slopes)
 
 
-def _series(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) -> Bending | None:
+def pieces_of(f: Activation) -> Pieces | None:
+    """The pieces of f, if there are any and none is of more than degree two."""
+    pieces = f.dual.pieces if isinstance(f.dual, QuadratureDual) else None
+    return pieces if pieces is not None and pieces.degree <= 2 else None
+
+
+def _hinged(
+    f: Activation, pieces: Pieces, variances: Tensor, dtype: torch.dtype, slopes: bool
+) -> Bending | None:
+    """By hinges, at any variances."""
+    some = variances[variances > 0]
+    if not len(some) or not bool(variances.isfinite().all()):
+        return None
+    low, high = (math.sqrt(float(end)) for end in some.aminmax())
+    cells = HingeCells(Hinges.of(pieces), RULES[dtype])
+    lost = losses(pieces, (low, high), cells.rule)
+    return Bending(
+        f, Code.HINGES, cells.constants, cells, int(cells.hinges.quadratic), len(cells.hinges.vertices),
+        max(lost.error, lost.slope_error) if slopes else lost.error, own=partial(moments, pieces), rounding=lost.rounding,
+    )  # fmt: skip
+
+
+def _series(
+    f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool, most_orders: float = math.inf
+) -> Bending | None:
     """By Hermite coefficients, with as few orders as the tolerance allows."""
     some = variances[variances > 0]
     if not len(some) or not bool(variances.isfinite().all()):
@@ -77,6 +110,8 @@ def _series(f: Activation, variances: Tensor, dtype: torch.dtype, slopes: bool) 
     closed = f.rung == "closed form"  # which only rounds: a series must do the same
     for tolerance, most in ATTEMPTS[dtype]:
         if closed and tolerance > ROUNDING[dtype]:
+            break
+        if most > most_orders:
             break
         found = _shortest(Wanted(f, low, high, tolerance, dtype, slopes), most)
         if found is not None:

@@ -7,6 +7,7 @@ range, in the order in which their inputs lie in memory: here one variance takes
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +29,40 @@ _LEAST = 1e-15  # rounding
 _PART = 1 << 13  # variances of one task
 
 
+class Laid(ABC):
+    """Numbers of every input that compiled loops write to their place."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> int:
+        """How many there are for one variance."""
+
+    @abstractmethod
+    def filling(self, a: Tensor, out: Array, width: int) -> list[Callable[[], None]]:
+        """The tasks that `fill` consists of."""
+
+    def __call__(self, a: Tensor) -> Tensor:
+        """(images, places) -> (images, places, fields)."""
+        out = np.empty((*a.shape, self.fields))
+        self.fill(a, out.reshape(-1), 1)
+        return torch.from_numpy(out)
+
+    def fill(self, a: Tensor, out: Array, width: int) -> None:
+        """The same into flat memory of whole blocks, (block, place, field, width), which is zero behind the last image."""
+        for _ in run(self.filling(a, out, width)):
+            pass
+
+    def parts(self, a: Tensor, out: Array, width: int) -> list[tuple[Array, Array]]:
+        """Whole blocks of images and of memory, one pair for each task."""
+        numbers = a.contiguous().numpy()
+        images, places = numbers.shape
+        step = max(1, _PART // max(1, places * width)) * width
+        size = places * self.fields
+        return [(numbers[i : i + step], out[i * size : (i + step) * size]) for i in range(0, images, step)]
+
+
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(Laid):
     """a_0 and a_k/s of `rows` coefficients, over variances a: fields 1/s, shares c_j s^j, then the coefficients.
 
     `zero`: the row of a_0, -1 without one; `at_zero` is f(0).
@@ -48,31 +81,15 @@ class Cells:
     def fields(self) -> int:
         return 1 + len(self.shares) + int(self.values.shape[2])
 
-    def __call__(self, a: Tensor) -> Tensor:
-        """(images, places) -> (images, places, fields)."""
-        out = np.empty((*a.shape, self.fields))
-        self.fill(a, out.reshape(-1), 1)
-        return torch.from_numpy(out)
-
-    def fill(self, a: Tensor, out: Array, width: int) -> None:
-        """The same into flat memory of whole blocks, (block, place, field, width), which is zero behind the last image."""
-        for _ in run(self.filling(a, out, width)):
-            pass
-
     def filling(self, a: Tensor, out: Array, width: int) -> list[Callable[[], None]]:
-        """The tasks that `fill` consists of."""
         from initscope.networks.machine.filling import fill_series
 
-        numbers = a.contiguous().numpy()
-        images, places = numbers.shape
-        step = max(1, _PART // max(1, places * width)) * width  # images of one task, whole blocks
-        size = places * self.fields
         return [
             partial(
-                fill_series, numbers[i : i + step], self.values, self.low, self.per, self.zero, self.at_zero, self.shares,
-                self.exponents, out[i * size : (i + step) * size], width,
+                fill_series, some, self.values, self.low, self.per, self.zero, self.at_zero, self.shares, self.exponents,
+                part, width,
             )
-            for i in range(0, images, step)
+            for some, part in self.parts(a, out, width)
         ]  # fmt: skip
 
     def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import erfc
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from initscope.networks.fused.loops import Array, compiled, kept
 from initscope.networks.machine.cells import DEGREES
 
 _SHORT = DEGREES[torch.float32] + 1
+FARTHEST, NEAR = 1e6, 25.0  # α beyond it is as good as infinite; beyond it e^(α²/2) leaves the range
 
 
 def _horner(degree: int) -> Any:
@@ -94,3 +96,60 @@ def sum_squares(
         if zero >= 0:
             squares[i] += scaled[zero] * scaled[zero] * (1 - a[i])
             means[i] = scaled[zero]
+
+
+@kept
+def fill_hinges(
+    a: Array, table: Array, center: Array, low: float, high: float, per: float, values: Array, order: int, out: Array, width: int
+) -> None:
+    """What `HingeCells` says of variances (images, places), into (block, place, field, width)."""
+    images, count = a.shape
+    terms, groups = values.shape[2], table.shape[0]
+    each = 4 + terms
+    numbers = np.empty(8 + groups * each)
+    for block in range((images + width - 1) // width):
+        for place in range(count):
+            start = (block * count + place) * len(numbers) * width
+            for lane in range(min(width, images - block * width)):
+                _hinges_at(a[block * width + lane, place], table, center, low, high, per, values, order, numbers)
+                for k in range(len(numbers)):
+                    out[start + k * width + lane] = numbers[k]
+
+
+@compiled
+def _hinges_at(
+    variance: float, table: Array, center: Array, low: float, high: float, per: float, values: Array, order: int, numbers: Array
+) -> None:
+    s = np.sqrt(max(variance, 0.0))
+    numbers[0] = 1 / s if s > 0 else 0.0
+    numbers[1] = s
+    p0, p1, p2 = center[0] + center[2] * variance, center[1] * s, np.sqrt(2.0) * center[2] * variance
+    e0, e1, e2 = 0.0, 0.0, 0.0
+    each = 4 + values.shape[2]
+    for i in range(table.shape[0]):
+        alpha = min(table[i, 0] / max(s, 1e-30), FARTHEST) if table[i, 0] > 0 else 0.0
+        density, beyond = np.exp(-alpha * alpha / 2) / np.sqrt(2 * np.pi), erfc(alpha / np.sqrt(2.0)) / 2
+        at = 8 + i * each
+        numbers[at], numbers[at + 1], numbers[at + 2] = alpha, density, beyond
+        bounded = min(alpha, NEAR)
+        z, w, term = bounded * bounded / 2, 1.0, 1.0
+        for n in range(1, order + 1):
+            term *= z / n
+            w += term
+        numbers[at + 3] = erfc(bounded / np.sqrt(2.0)) * np.exp(z) / 4 - w / 4
+        if alpha > 0:
+            t = np.log(alpha)
+            coefficients_at(values, (min(max(t, low), high) - low) * per, numbers[at + 4 : at + each])
+            if t < low:  # B is proportional to α
+                for n in range(at + 4, at + each):
+                    numbers[n] *= np.exp(t - low)
+        else:
+            numbers[at + 3 : at + each] = 0.0
+        first, second = density - alpha * beyond, (1 + alpha * alpha) * beyond - alpha * density
+        for side in range(2):
+            c, d, sign = table[i, 1 + 2 * side] * s, table[i, 2 + 2 * side] * variance, 1.0 - 2 * side
+            e0 += c * first + d * second
+            e1 += sign * (c * beyond + 2 * d * first)
+            e2 += (c * density + 2 * d * beyond) / np.sqrt(2.0)
+    numbers[2], numbers[3], numbers[4] = p0 + e0, p1 + e1, p2 + e2
+    numbers[5], numbers[6], numbers[7] = e0, e1, e2

@@ -36,6 +36,7 @@ class Code(IntEnum):
     GELU = 10
     SERIES = 11
     BENT_SERIES = 12  # with rectified powers taken out
+    HINGES = 13  # pieces of degree two at most
 
 
 class Step(NamedTuple):
@@ -57,8 +58,8 @@ class Step(NamedTuple):
     stride_y: int
     stride_x: int
     fields: int
-    even: int  # terms of even order, odd order (SERIES)
-    odd: int
+    even: int  # terms of even order, odd order (SERIES); HINGES: whether there are squares
+    odd: int  # HINGES: vertices
     in_height: int  # places of `a` (CONV)
     in_width: int
     taps_y: int

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from initscope.layers import AveragePool
-from initscope.networks.machine.cells import Cells
+from initscope.networks.machine.cells import Laid
 from initscope.networks.machine.frames import Code, Step
 from initscope.networks.machine.tape import Fields, Kind, OfNorms, Unknown, Value
 from initscope.networks.machine.writer import Writer
@@ -75,12 +75,12 @@ class Segment:
 
 def _direct(fields: Fields | None) -> bool:
     """Whether compiled loops write the numbers to their place."""
-    return isinstance(fields, OfNorms) and isinstance(fields.how, Cells)
+    return isinstance(fields, OfNorms) and isinstance(fields.how, Laid)
 
 
 def _laying(fields: Fields, images: slice, width: int, out: Array) -> list[Task]:
     """Tasks that lay numbers of inputs (image, place, field) as (block, place, field, width)."""
-    if isinstance(fields, OfNorms) and isinstance(fields.how, Cells):
+    if isinstance(fields, OfNorms) and isinstance(fields.how, Laid):
         return fields.how.filling(fields.norm[images], out, width)
     return [partial(_lay, fields, images, width, out)]
 

@@ -120,7 +120,7 @@ class Writer:
             self.tape.release(kind.slopes)
         slopes = kind.slopes if how.passes else -1
         own, mean = how.moments(norm)
-        rounding = 1 + self._steepness(how.activation, norm) * kind.rounding
+        rounding = how.rounding + self._steepness(how.activation, norm) * kind.rounding
         self._rounded(rounding)
         return Kind(kind.register, slopes, own, mean, gaussian=False, error=how.error, rounding=rounding)
 
