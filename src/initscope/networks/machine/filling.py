@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import erfc
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from initscope.networks.fused.loops import Array, compiled, kept
 from initscope.networks.machine.cells import DEGREES
 
 _SHORT = DEGREES[torch.float32] + 1
-FARTHEST, NEAR = 1e6, 25.0  # α beyond it is as good as infinite; beyond it e^(α²/2) leaves the range
+DENSITY = 1 / np.sqrt(2 * np.pi)
+FARTHEST, NEAR, LEAST = 1e6, 16.0, 1e-150  # α that is as good as infinite, where `owen` ends; a standard deviation above 0
 
 
 def _horner(degree: int) -> Any:
@@ -100,56 +100,72 @@ def sum_squares(
 
 @kept
 def fill_hinges(
-    a: Array, table: Array, center: Array, low: float, high: float, per: float, values: Array, order: int, out: Array, width: int
-) -> None:
-    """What `HingeCells` says of variances (images, places), into (block, place, field, width)."""
+    a: Array, table: Array, center: Array, low: float, high: float, per: float, values: Array, order: int, out: Array,
+    width: int,
+) -> None:  # fmt: skip
+    """What `hinge_cells` says of variances (images, places), into (block, place, field, width)."""
     images, count = a.shape
-    terms, groups = values.shape[2], table.shape[0]
-    each = 4 + terms
-    numbers = np.empty(8 + groups * each)
+    each = 3 + values.shape[2]
+    fields = 8 + table.shape[0] * each
+    numbers, logs = np.zeros(fields), np.log(np.maximum(table[:, 0], 1e-300))
     for block in range((images + width - 1) // width):
+        lanes = min(width, images - block * width)
         for place in range(count):
-            start = (block * count + place) * len(numbers) * width
-            for lane in range(min(width, images - block * width)):
-                _hinges_at(a[block * width + lane, place], table, center, low, high, per, values, order, numbers)
-                for k in range(len(numbers)):
+            start = (block * count + place) * fields * width
+            for lane in range(lanes):
+                variance = max(a[block * width + lane, place], 0.0)
+                s = np.sqrt(variance)
+                log_s = np.log(max(s, LEAST))
+                for i in range(table.shape[0]):
+                    at = 8 + i * each
+                    if table[i, 0] > 0:
+                        numbers[at] = min(table[i, 0] / max(s, LEAST), FARTHEST)
+                        _hinge_at(logs[i] - log_s, low, high, per, values, order, numbers, at)
+                    else:  # B is zero
+                        numbers[at + 1], numbers[at + 2] = DENSITY, 0.5
+                _hermite(variance, s, table, center, each, numbers)
+                for k in range(fields):
                     out[start + k * width + lane] = numbers[k]
 
 
 @compiled
-def _hinges_at(
-    variance: float, table: Array, center: Array, low: float, high: float, per: float, values: Array, order: int, numbers: Array
-) -> None:
-    s = np.sqrt(max(variance, 0.0))
-    numbers[0] = 1 / s if s > 0 else 0.0
-    numbers[1] = s
-    p0, p1, p2 = center[0] + center[2] * variance, center[1] * s, np.sqrt(2.0) * center[2] * variance
+def _hinge_at(
+    t: float, low: float, high: float, per: float, values: Array, order: int, numbers: Array, at: int
+) -> None:  # fmt: skip
+    """φ(α), Φ(-α) and B behind α, whose logarithm is t."""
+    alpha, place = numbers[at], (min(max(t, low), high) - low) * per
+    cell = min(int(place), values.shape[0] - 1)
+    x, first = 2 * (place - cell) - 1, at + 3
+    for k in range(values.shape[2]):
+        numbers[first + k] = values[cell, 0, k]
+    for n in range(1, values.shape[1]):
+        for k in range(values.shape[2]):
+            numbers[first + k] = numbers[first + k] * x + values[cell, n, k]
+    if t < low:  # B is proportional to α
+        share = np.exp(t - low)
+        for k in range(values.shape[2]):
+            numbers[first + k] *= share
+    z = min(alpha, NEAR) ** 2 / 2
+    w = 1 + z if order == 1 else 1 + z + z * z / 2
+    fall = np.exp(-alpha * alpha / 2)
+    numbers[at + 1], numbers[at + 2] = fall * DENSITY, fall * (2 * numbers[first] + w / 2)
+
+
+@compiled
+def _hermite(variance: float, s: float, table: Array, center: Array, each: int, numbers: Array) -> None:
+    """1/s, s and the first Hermite coefficients of f and of its hinges."""
     e0, e1, e2 = 0.0, 0.0, 0.0
-    each = 4 + values.shape[2]
     for i in range(table.shape[0]):
-        alpha = min(table[i, 0] / max(s, 1e-30), FARTHEST) if table[i, 0] > 0 else 0.0
-        density, beyond = np.exp(-alpha * alpha / 2) / np.sqrt(2 * np.pi), erfc(alpha / np.sqrt(2.0)) / 2
         at = 8 + i * each
-        numbers[at], numbers[at + 1], numbers[at + 2] = alpha, density, beyond
-        bounded = min(alpha, NEAR)
-        z, w, term = bounded * bounded / 2, 1.0, 1.0
-        for n in range(1, order + 1):
-            term *= z / n
-            w += term
-        numbers[at + 3] = erfc(bounded / np.sqrt(2.0)) * np.exp(z) / 4 - w / 4
-        if alpha > 0:
-            t = np.log(alpha)
-            coefficients_at(values, (min(max(t, low), high) - low) * per, numbers[at + 4 : at + each])
-            if t < low:  # B is proportional to α
-                for n in range(at + 4, at + each):
-                    numbers[n] *= np.exp(t - low)
-        else:
-            numbers[at + 3 : at + each] = 0.0
+        alpha, density, beyond = numbers[at], numbers[at + 1], numbers[at + 2]
         first, second = density - alpha * beyond, (1 + alpha * alpha) * beyond - alpha * density
         for side in range(2):
             c, d, sign = table[i, 1 + 2 * side] * s, table[i, 2 + 2 * side] * variance, 1.0 - 2 * side
             e0 += c * first + d * second
             e1 += sign * (c * beyond + 2 * d * first)
             e2 += (c * density + 2 * d * beyond) / np.sqrt(2.0)
-    numbers[2], numbers[3], numbers[4] = p0 + e0, p1 + e1, p2 + e2
+    numbers[0] = 1 / s if s > 0 else 0.0
+    numbers[1] = s
+    numbers[2], numbers[3] = center[0] + center[2] * variance + e0, center[1] * s + e1
+    numbers[4] = np.sqrt(2.0) * center[2] * variance + e2
     numbers[5], numbers[6], numbers[7] = e0, e1, e2

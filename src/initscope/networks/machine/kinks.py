@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,31 +128,49 @@ def losses(pieces: Pieces, span: tuple[float, float], rule: Rule) -> Losses:
     root = np.sqrt(np.maximum(moments(pieces, a)[0].numpy(), 1e-300))
     steep = np.sqrt(np.maximum(moments(derivative, a)[0].numpy(), 1e-300))
     alpha = np.array(hinges.places)[:, None] / s
-    fall = np.exp(-alpha * alpha / 2)
-    grown = (0.5 + alpha * alpha / 4) * fall  # of the numbers that S_00 is made of
-    left, right = s[:, None], s
-    errors, slope_errors = _spread(hinges, alpha, rule.error(alpha) * fall, rule.mills_error * fall, s)
-    rounded, _ = _spread(hinges, alpha, grown, 0.4 * fall, s)
-    center = (abs(hinges.center[0]) + abs(hinges.center[1]) * left) * (abs(hinges.center[0]) + abs(hinges.center[1]) * right)
+    errors, slope_errors = _spread(hinges, alpha, Loss(rule.error(alpha), rule.mills_error, rule.reach, _total), s)
+    rounded, _ = _spread(hinges, alpha, Loss(0.25 + alpha * alpha / 8, 0.4, 0.0, _root_total), s)
     both, both_steep = root[:, None] * root, steep[:, None] * steep
     return Losses(
-        float((errors / both).max()), float((slope_errors / both_steep).max()), 1 + float(((rounded + center) / both).max())
+        float((errors / both).max()), float((slope_errors / both_steep).max()), 1 + float((rounded / both).max())
     )  # fmt: skip
 
 
-def _spread(hinges: Hinges, alpha: Array, zero: Array, mills: Array, s: Array) -> tuple[Array, Array]:
-    """What errors of S_00 (`zero`) and of φ Φ (`mills`), each the sum of those of both sides, do to products and slopes."""
+def _total(*terms: Array) -> Array:
+    return np.asarray(sum(terms[1:], terms[0]))
+
+
+def _root_total(*terms: Array) -> Array:
+    """Of errors that are independent of each other."""
+    return np.asarray(np.sqrt(sum((t * t for t in terms[1:]), terms[0] ** 2)))
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Errors of B at the places of hinges and of Mills' ratio, beside the density; up to m = `reach` they may be anywhere."""
+
+    beside: Array
+    mills: float
+    reach: float
+    add: Callable[..., Array]
+
+
+def _spread(hinges: Hinges, alpha: Array, loss: Loss, s: Array) -> tuple[Array, Array]:
+    """What the losses do to products and slopes."""
     value, slope = np.zeros((len(s), len(s))), np.zeros((len(s), len(s)))
-    left, right = s[:, None], s
+    left, right, add = s[:, None], s, loss.add
     for v in hinges.vertices:
         a, b = alpha[v.i][:, None], alpha[v.j]
-        s00 = zero[v.i][:, None] + zero[v.j]
-        g, h = mills[v.i][:, None], mills[v.j]
-        s01, s10 = g + h + b * s00, g + h + a * s00
-        s11 = (1 + a * b) * s00 + a * h + b * g
-        s12, s21 = s10 + s01 + b * s11, s01 + s10 + a * s11
-        s22 = s00 + (a + b) * g + b * s01 + 2 * s11 + a * s12
+        near = np.abs(a * a - b * b) < loss.reach**2
+        least = np.exp(-np.maximum(a, b) ** 2 / 2)
+        first, second = (np.where(near, np.exp(-x * x / 2), least) for x in (a, b))
+        s00 = add(first * loss.beside[v.i][:, None], second * loss.beside[v.j])
+        g, h = first * loss.mills, second * loss.mills
+        s01, s10 = add(g, h, b * s00), add(g, h, a * s00)
+        s11 = add(s00, a * b * s00, a * h, b * g)
+        s12, s21 = add(s10, s01, b * s11), add(s01, s10, a * s11)
+        s22 = add(s00, a * g, b * g, b * s01, 2 * s11, a * s12)
         cc, cd, dc, dd = abs(v.cc), abs(v.cd) * right, abs(v.dc) * left, abs(v.dd) * left * right
-        value += left * right * (cc * s11 + cd * s12 + dc * s21 + dd * s22)
-        slope += cc * s00 + 2 * cd * s01 + 2 * dc * s10 + 4 * dd * s11
+        value = add(value, left * right * add(cc * s11, cd * s12, dc * s21, dd * s22))
+        slope = add(slope, cc * s00, 2 * cd * s01, 2 * dc * s10, 4 * dd * s11)
     return value, slope

@@ -96,14 +96,15 @@ class Rule:
 
     @cached_property
     def table(self) -> Array:
-        """Coefficients of B as polynomials in each cell of log α, (cells, degree + 1, terms), highest power first."""
+        """B(α, 0) and the coefficients of B as polynomials in each cell of log α, (cells, degree + 1, 1 + terms)."""
         nodes = np.cos(np.pi * (2 * np.arange(self.degree + 1) + 1) / (2 * self.degree + 2))
         number = (HIGH - LOW) * self.cells
         alpha = self.alpha(np.arange(number)[:, None], nodes).ravel()
-        found = self.fit(self.beside(self.grid[1], alpha) - self.zero(alpha)[:, None])
-        by_node = found.reshape(number, self.degree + 1, self.terms).transpose(1, 0, 2)
+        zero = self.zero(alpha)[:, None]
+        found = np.concatenate([zero, self.fit(self.beside(self.grid[1], alpha) - zero)], 1)
+        by_node = found.reshape(number, self.degree + 1, 1 + self.terms).transpose(1, 0, 2)
         solved = np.linalg.solve(np.vander(nodes), by_node.reshape(self.degree + 1, -1))
-        return np.ascontiguousarray(solved.reshape(self.degree + 1, number, self.terms).transpose(1, 0, 2))
+        return np.ascontiguousarray(solved.reshape(self.degree + 1, number, 1 + self.terms).transpose(1, 0, 2))
 
     def alpha(self, cell: Any, place: Any) -> Array:
         """At a place in [-1, 1] of a cell."""
@@ -114,12 +115,12 @@ class Rule:
         """The largest errors of B e^(-m²/2) between the values that were fitted, twice in an octave."""
         some, place = np.arange(0, len(self.table), self.cells // 2), 0.37
         alpha = self.alpha(some, place)
-        rows = np.zeros((len(some), self.terms))
+        rows = np.zeros((len(some), 1 + self.terms))
         for n in range(self.degree + 1):
             rows = rows * place + self.table[some, n]
         x = np.linspace(-1, 1, 301)
         m = self.m(x)
-        got = self.zero(alpha)[:, None] + (1 - x) * np.stack([np.polyval(row, x) for row in rows])
+        got = rows[:, :1] + (1 - x) * np.stack([np.polyval(row[1:], x) for row in rows])
         return np.asarray((np.abs(got - self.beside(m, alpha)) * np.exp(-m * m / 2)).max(-1))
 
     def error(self, alpha: Array) -> Array:
@@ -157,4 +158,4 @@ def _tail(m: Array, alpha: Array) -> Array:
 
 
 SINGLE = Rule(per=0.5, reach=5.5, order=1, terms=10, mills_terms=7, cells=4, degree=5, floor=1e-7)
-DOUBLE = Rule(per=0.25, reach=8.0, order=2, terms=20, mills_terms=12, cells=8, degree=9, floor=1e-11)
+DOUBLE = Rule(per=0.25, reach=8.0, order=2, terms=18, mills_terms=12, cells=8, degree=9, floor=1e-11)
