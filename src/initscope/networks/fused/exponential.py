@@ -18,7 +18,9 @@ _D0, _D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8, _D9, _D10, _D11, _D12, _D13 = (
     1 / math.factorial(n) for n in range(DEGREE_64 + 1)
 )
 _LOG2_E = 1 / math.log(2)
-_LEAST, _PER, _HIGH, _LOW = (np.float32(c) for c in (LEAST_32, _LOG2_E, 0.693359375, -2.12194440e-4))  # ln 2 in two parts
+_LEAST, _PER, _HIGH, _LOW = (
+    np.float32(c) for c in (LEAST_32, _LOG2_E, 0.693359375, -2.12194440e-4)
+)  # ln 2 in two parts
 _HIGH_64, _LOW_64 = 6.93145751953125e-1, 1.42860682030941723212e-6  # [cephes]
 
 

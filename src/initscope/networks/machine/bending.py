@@ -83,9 +83,7 @@ def pieces_of(f: Activation) -> Pieces | None:
     return pieces if pieces is not None and pieces.degree <= 2 else None
 
 
-def _hinged(
-    f: Activation, pieces: Pieces, variances: Tensor, dtype: torch.dtype, slopes: bool
-) -> Bending | None:
+def _hinged(f: Activation, pieces: Pieces, variances: Tensor, dtype: torch.dtype, slopes: bool) -> Bending | None:
     """By hinges, at any variances."""
     some = variances[variances > 0]
     if not len(some) or not bool(variances.isfinite().all()):

@@ -12,7 +12,11 @@ from initscope.networks.machine.cells import DEGREES
 
 _SHORT = DEGREES[torch.float32] + 1
 DENSITY = 1 / np.sqrt(2 * np.pi)
-FARTHEST, NEAR, LEAST = 1e6, 16.0, 1e-150  # α that is as good as infinite, where `owen` ends; a standard deviation above 0
+FARTHEST, NEAR, LEAST = (
+    1e6,
+    16.0,
+    1e-150,
+)  # α that is as good as infinite, where `owen` ends; a standard deviation above 0
 
 
 def _horner(degree: int) -> Any:

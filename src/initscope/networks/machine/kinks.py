@@ -162,7 +162,7 @@ def _spread(hinges: Hinges, alpha: Array, loss: Loss, s: Array) -> tuple[Array, 
     for v in hinges.vertices:
         a, b = alpha[v.i][:, None], alpha[v.j]
         near = np.abs(a * a - b * b) < loss.reach**2
-        least = np.exp(-np.maximum(a, b) ** 2 / 2)
+        least = np.exp(-(np.maximum(a, b) ** 2) / 2)
         first, second = (np.where(near, np.exp(-x * x / 2), least) for x in (a, b))
         s00 = add(first * loss.beside[v.i][:, None], second * loss.beside[v.j])
         g, h = first * loss.mills, second * loss.mills

@@ -28,7 +28,7 @@ _REACH = 14.0  # of integrals over a Gaussian tail
 
 @dataclass(frozen=True)
 class Rule:
-    """`reach`: the largest m, beyond which E leaves nothing. `order` of w in R²/2. `cells` to an octave of α, and their degree."""
+    """`reach`: the largest m, beyond which E leaves nothing; `order` of w in R²/2; `cells` to an octave of α, of `degree`."""
 
     per: float
     reach: float
@@ -86,7 +86,7 @@ class Rule:
         """B(α, m), (n of α, n of m)."""
         h = alpha[:, None]
         w = sum(((h * h + m * m) / 2) ** n / math.factorial(n) for n in range(self.order + 1))
-        return _tail(m, alpha) - w * np.arctan2(h, m) / (2 * np.pi)
+        return np.asarray(_tail(m, alpha) - w * np.arctan2(h, m) / (2 * np.pi))
 
     def zero(self, alpha: Array) -> Array:
         """B(α, 0) = Φ(-α) e^(α²/2) / 2 - w/4."""
