@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,8 @@ from initscope.networks.fused.loops import Array, compiled, kept
 from initscope.networks.machine.cells import DEGREES
 
 _SHORT = DEGREES[torch.float32] + 1
-DENSITY = 1 / np.sqrt(2 * np.pi)
-FARTHEST, NEAR, LEAST = (
-    1e6,
-    16.0,
-    1e-150,
-)  # α that is as good as infinite, where `owen` ends; a standard deviation above 0
+DENSITY, ROOT_HALF = 1 / math.sqrt(2 * math.pi), math.sqrt(0.5)
+FARTHEST, LEAST = 1e6, 1e-150  # α that is as good as infinite; a standard deviation that is as good as 0
 
 
 def _horner(degree: int) -> Any:
@@ -104,72 +101,97 @@ def sum_squares(
 
 @kept
 def fill_hinges(
-    a: Array, table: Array, center: Array, low: float, high: float, per: float, values: Array, order: int, out: Array,
-    width: int,
-) -> None:  # fmt: skip
+    a: Array, table: Array, center: Array, low: float, high: float, per: float, values: Array, out: Array, width: int
+) -> None:
     """What `hinge_cells` says of variances (images, places), into (block, place, field, width)."""
     images, count = a.shape
     each = 3 + values.shape[2]
     fields = 8 + table.shape[0] * each
-    numbers, logs = np.zeros(fields), np.log(np.maximum(table[:, 0], 1e-300))
+    hinges, cells, places = np.zeros((table.shape[0], 3, width)), np.zeros(width, np.int64), np.zeros(width)
+    deviations, logs, shares = np.zeros(width), np.zeros(width), np.zeros(width)
     for block in range((images + width - 1) // width):
         lanes = min(width, images - block * width)
         for place in range(count):
             start = (block * count + place) * fields * width
             for lane in range(lanes):
-                variance = max(a[block * width + lane, place], 0.0)
-                s = np.sqrt(variance)
-                log_s = np.log(max(s, LEAST))
-                for i in range(table.shape[0]):
-                    at = 8 + i * each
-                    if table[i, 0] > 0:
-                        numbers[at] = min(table[i, 0] / max(s, LEAST), FARTHEST)
-                        _hinge_at(logs[i] - log_s, low, high, per, values, order, numbers, at)
-                    else:  # B is zero
-                        numbers[at + 1], numbers[at + 2] = DENSITY, 0.5
-                _hermite(variance, s, table, center, each, numbers)
-                for k in range(fields):
-                    out[start + k * width + lane] = numbers[k]
+                s = np.sqrt(max(a[block * width + lane, place], 0.0))
+                deviations[lane], logs[lane] = s, np.log(max(s, LEAST))
+                out[start + lane], out[start + width + lane] = 1 / s if s > 0 else 0.0, s
+            for i in range(table.shape[0]):
+                at, h = start + (8 + i * each) * width, table[i, 0]
+                if h > 0:
+                    for lane in range(lanes):
+                        hinges[i, 0, lane] = min(h / max(deviations[lane], LEAST), FARTHEST)
+                        log_alpha = np.log(h) - logs[lane]
+                        shares[lane] = np.exp(min(log_alpha - low, 0.0))  # B is proportional to α below
+                        cells[lane], places[lane] = _cell(min(max(log_alpha, low), high) - low, per, values.shape[0])
+                    _either_columns(values, cells, places, shares, lanes, out, at + 3 * width, width)
+                for lane in range(lanes):
+                    _edge(hinges[i, 0, lane], hinges, i, lane)
+                    for k in range(3):
+                        out[at + k * width + lane] = hinges[i, k, lane]
+            for lane in range(lanes):
+                _hermite(deviations[lane], table, center, hinges, lane, out, start + 2 * width + lane, width)
 
 
 @compiled
-def _hinge_at(
-    t: float, low: float, high: float, per: float, values: Array, order: int, numbers: Array, at: int
+def _cell(log: float, per: float, count: int) -> tuple[int, float]:
+    """The cell of a logarithm and the place in it, from -1 to 1."""
+    cell = min(int(log * per), count - 1)
+    return cell, 2 * (log * per - cell) - 1
+
+
+def _columns(degree: int) -> Any:
+    """Polynomials of one cell for each lane; a degree that is known when it is compiled needs no inner loop."""
+
+    @compiled
+    def evaluate(
+        values: Array, cells: Array, places: Array, shares: Array, lanes: int, out: Array, at: int, width: int
+    ) -> None:  # fmt: skip
+        for k in range(values.shape[2]):
+            for lane in range(lanes):
+                cell, x = cells[lane], places[lane]
+                total = values[cell, 0, k]
+                for n in range(1, degree + 1):
+                    total = total * x + values[cell, n, k]
+                out[at + k * width + lane] = total * shares[lane]
+
+    return evaluate
+
+
+_short_columns, _long_columns = (_columns(DEGREES[dtype]) for dtype in (torch.float32, torch.float64))
+
+
+@compiled
+def _either_columns(
+    values: Array, cells: Array, places: Array, shares: Array, lanes: int, out: Array, at: int, width: int
 ) -> None:  # fmt: skip
-    """φ(α), Φ(-α) and B behind α, whose logarithm is t."""
-    alpha, place = numbers[at], (min(max(t, low), high) - low) * per
-    cell = min(int(place), values.shape[0] - 1)
-    x, first = 2 * (place - cell) - 1, at + 3
-    for k in range(values.shape[2]):
-        numbers[first + k] = values[cell, 0, k]
-    for n in range(1, values.shape[1]):
-        for k in range(values.shape[2]):
-            numbers[first + k] = numbers[first + k] * x + values[cell, n, k]
-    if t < low:  # B is proportional to α
-        share = np.exp(t - low)
-        for k in range(values.shape[2]):
-            numbers[first + k] *= share
-    z = min(alpha, NEAR) ** 2 / 2
-    w = 1 + z if order == 1 else 1 + z + z * z / 2
-    fall = np.exp(-alpha * alpha / 2)
-    numbers[at + 1], numbers[at + 2] = fall * DENSITY, fall * (2 * numbers[first] + w / 2)
+    if values.shape[1] == _SHORT:
+        _short_columns(values, cells, places, shares, lanes, out, at, width)
+    else:
+        _long_columns(values, cells, places, shares, lanes, out, at, width)
 
 
 @compiled
-def _hermite(variance: float, s: float, table: Array, center: Array, each: int, numbers: Array) -> None:
-    """1/s, s and the first Hermite coefficients of f and of its hinges."""
+def _edge(alpha: float, hinges: Array, i: int, lane: int) -> None:
+    """φ(α) and Φ(-α)."""
+    fall = np.exp(-alpha * alpha / 2) * DENSITY
+    hinges[i, 1, lane], hinges[i, 2, lane] = fall, math.erfc(alpha * ROOT_HALF) / 2
+
+
+@compiled
+def _hermite(s: float, table: Array, center: Array, hinges: Array, lane: int, out: Array, at: int, width: int) -> None:
+    """The first Hermite coefficients of f and of its hinges."""
     e0, e1, e2 = 0.0, 0.0, 0.0
+    variance = s * s
     for i in range(table.shape[0]):
-        at = 8 + i * each
-        alpha, density, beyond = numbers[at], numbers[at + 1], numbers[at + 2]
+        alpha, density, beyond = hinges[i, 0, lane], hinges[i, 1, lane], hinges[i, 2, lane]
         first, second = density - alpha * beyond, (1 + alpha * alpha) * beyond - alpha * density
         for side in range(2):
             c, d, sign = table[i, 1 + 2 * side] * s, table[i, 2 + 2 * side] * variance, 1.0 - 2 * side
             e0 += c * first + d * second
             e1 += sign * (c * beyond + 2 * d * first)
-            e2 += (c * density + 2 * d * beyond) / np.sqrt(2.0)
-    numbers[0] = 1 / s if s > 0 else 0.0
-    numbers[1] = s
-    numbers[2], numbers[3] = center[0] + center[2] * variance + e0, center[1] * s + e1
-    numbers[4] = np.sqrt(2.0) * center[2] * variance + e2
-    numbers[5], numbers[6], numbers[7] = e0, e1, e2
+            e2 += (c * density + 2 * d * beyond) * ROOT_HALF
+    out[at], out[at + width] = center[0] + center[2] * variance + e0, center[1] * s + e1
+    out[at + 2 * width] = 2 * ROOT_HALF * center[2] * variance + e2
+    out[at + 3 * width], out[at + 4 * width], out[at + 5 * width] = e0, e1, e2

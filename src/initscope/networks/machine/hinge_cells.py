@@ -43,7 +43,7 @@ class HingeCells(Laid):
         return [
             partial(
                 fill_hinges, some, self.hinges.table, np.array(self.hinges.center), LOW * math.log(2), HIGH * math.log(2),
-                self.rule.cells / math.log(2), self.rule.table, self.rule.order, part, width,
+                self.rule.cells / math.log(2), self.rule.table, part, width,
             )
             for some, part in self.parts(a, out, width)
         ]  # fmt: skip
