@@ -101,12 +101,12 @@ def sum_squares(
 
 @kept
 def fill_hinges(
-    a: Array, table: Array, center: Array, low: float, high: float, per: float, values: Array, out: Array, width: int
-) -> None:
+    a: Array, table: Array, center: Array, low: float, high: float, per: float, values: Array, starts: Array,
+    out: Array, width: int,
+) -> None:  # fmt: skip
     """What `hinge_cells` says of variances (images, places), into (block, place, field, width)."""
     images, count = a.shape
-    each = 3 + values.shape[2]
-    fields = 8 + table.shape[0] * each
+    fields = starts[-1]
     hinges, cells, places = np.zeros((table.shape[0], 3, width)), np.zeros(width, np.int64), np.zeros(width)
     deviations, logs, shares = np.zeros(width), np.zeros(width), np.zeros(width)
     for block in range((images + width - 1) // width):
@@ -118,7 +118,7 @@ def fill_hinges(
                 deviations[lane], logs[lane] = s, np.log(max(s, LEAST))
                 out[start + lane], out[start + width + lane] = 1 / s if s > 0 else 0.0, s
             for i in range(table.shape[0]):
-                at, h = start + (8 + i * each) * width, table[i, 0]
+                at, h = start + starts[i] * width, table[i, 0]
                 if h > 0:
                     for lane in range(lanes):
                         hinges[i, 0, lane] = min(h / max(deviations[lane], LEAST), FARTHEST)

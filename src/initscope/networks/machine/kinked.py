@@ -101,11 +101,11 @@ def _beside_y_for(y: Array, at: Any, w: Any, u: Any) -> Any:
 
 @in_order
 def vertex(
-    x: Array, y: Array, p: Any, q: Any, pair: tuple[Any, ...], numbers: Array
+    x: Array, y: Array, p: Any, q: Any, pair: tuple[Any, ...], numbers: Array, n: int
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """S_00, φ(α) Φ(-m), φ(β) Φ(-m') and √(1-ρ²) times the density, of one input of x whose hinge begins at p, y's at q.
 
-    `pair`: rho, 1/√(1-ρ²), √(1-ρ²), θ/2π.
+    `pair`: rho, 1/√(1-ρ²), √(1-ρ²), θ/2π. `n`: where the numbers of the vertex begin. At 0 a hinge has no B.
     """
     rho, inverse, root, angle = pair
     zero, one, half, turn = rho * numbers[0], numbers[1], numbers[2], numbers[3]
@@ -119,7 +119,11 @@ def vertex(
     v, w = first * (b * both) + second, first * (a * both) + second
     v1, w1 = one - v, one - w
     g, h = fall * mills(v, v1), fall * mills(w, w1)
-    s, t = beside_x(x, p + _ROWS + _ROWS + _ROWS, v, v1), beside_y(y, q + _WIDTH + _WIDTH + _WIDTH, w, w1)
+    s, t = zero, zero
+    if numbers[n + 7] > 0:
+        s = beside_x(x, p + _ROWS + _ROWS + _ROWS, v, v1)
+    if numbers[n + 8] > 0:
+        t = beside_y(y, q + _WIDTH + _WIDTH + _WIDTH, w, w1)
     k = where_less(m, zero, abs(k), k)  # both may only seem to be below 0
     # φ(α) and Φ(-α) of the one whose m is below 0
     g = where_less(m, zero, x[p + _ROWS] - g, g)
@@ -172,7 +176,7 @@ def hinges(slopes: bool) -> Any:
                         f, g, sign = _U(int(numbers[n])), _U(int(numbers[n + 1])), numbers[n + 2]
                         cosine, angle = sign * rho, turn * (right - sign * arc)
                         s00, left, low, density = vertex(
-                            x, y, p + f * _ROWS, q + g * _WIDTH, (cosine, steep_root, root, angle), numbers
+                            x, y, p + f * _ROWS, q + g * _WIDTH, (cosine, steep_root, root, angle), numbers, n
                         )
                         alpha, beta = x[p + f * _ROWS], load(y, q + g * _WIDTH)
                         s11 = (cosine + alpha * beta) * s00 + (density - alpha * low - beta * left)
