@@ -12,6 +12,7 @@ import torch
 
 numba = pytest.importorskip("numba")
 lanes = pytest.importorskip("initscope.networks.fused.lanes")
+exponential = pytest.importorskip("initscope.networks.fused.exponential")
 
 LANES = lanes.LANES
 COUNT = int(LANES)
@@ -80,6 +81,25 @@ def test_where_less_chooses_in_each_lane() -> None:
     chosen(x, y, out)
     a, b = x[:COUNT], y[:COUNT]
     np.testing.assert_array_equal(out, np.where(a < b, a + a, b))
+
+
+@numba.njit
+def exponentials(x: Any, out: Any) -> None:
+    for i in range(np.uint64(0), np.uint64(len(x)), LANES):
+        lanes.store(out, i, exponential.exponential(lanes.load(x, i)))
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(np.float32, -87.0), (np.float64, -708.0)])
+def test_exponentials(dtype: Any, least: float) -> None:
+    x = np.concatenate([-np.geomspace(1e-12, -least, 100 * COUNT), np.linspace(-1, 3, 10 * COUNT)]).astype(dtype)
+    out = np.empty_like(x)
+    exponentials(x, out)
+    expected = np.exp(x.astype(np.longdouble))
+    assert float(np.abs(out / expected - 1).max()) < np.finfo(dtype).eps
+    far = np.full(COUNT, 100 * least, dtype)
+    exponentials(far, out[:COUNT])
+    assert (out[:COUNT] < 2e-38).all()
+    assert (out[:COUNT] >= 0).all()
 
 
 def test_numbers_of_another_type_are_refused() -> None:

@@ -176,7 +176,8 @@ def test_loops_of_different_cases_have_different_names() -> None:
     bends = pytest.importorskip("initscope.networks.machine.bends")
     series_bends = pytest.importorskip("initscope.networks.machine.series_bends")
     closed = [getattr(bends, name) for name in ("bend", "arc", "gelu")]
-    for plain, steep in (*closed, series_bends.series, series_bends.bent_series, series_bends.tails):
+    kinked = pytest.importorskip("initscope.networks.machine.kinked")
+    for plain, steep in (*closed, series_bends.series, series_bends.bent_series, series_bends.tails, kinked.hinges):
         assert plain.py_func.__qualname__ != steep.py_func.__qualname__
 
 

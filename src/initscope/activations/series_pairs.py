@@ -134,7 +134,7 @@ class Pairs:
 
 def moments(expansion: Expansion, A: Tensor) -> tuple[Tensor, Tensor] | None:
     """E f(u)² and E f(u) for many variances; None where no table covers them. Asked twice, the same tensor has its answer."""
-    known = expansion.latest.get("moments")
+    known: Known | None = expansion.latest.get("moments")
     if known is not None and known.of(A):
         _tell(known.bound)
         return known.answer

@@ -128,6 +128,19 @@ def where_less(typing: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
 
 
 @intrinsic
+def power_of_two(typing: Any, n: Any) -> Any:
+    """2^n of whole numbers for which it is a normal number of the type."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bits, digits, bias = (32, 23, 127) if n.scalar == types.float32 else (64, 52, 1023)
+        whole = ir.VectorType(ir.IntType(bits), _COUNT)
+        exponent = builder.add(builder.fptosi(arguments[0], whole), ir.Constant(whole, [bias] * _COUNT))
+        return builder.bitcast(builder.shl(exponent, ir.Constant(whole, [digits] * _COUNT)), arguments[0].type)
+
+    return n(n), build
+
+
+@intrinsic
 def added(typing: Any, value: Any) -> Any:
     """The sum of all lanes: halves upon halves."""
 
@@ -217,6 +230,12 @@ def _one(name: str) -> Any:
     return choose
 
 
+def nearest(x: Any) -> Any:
+    """The nearest whole number in each lane."""
+    raise NotImplementedError
+
+
+overload(nearest)(_one("llvm.rint"))
 overload(operator.add)(_two(lambda builder, a, b: builder.fadd(a, b)))
 overload(operator.sub)(_two(lambda builder, a, b: builder.fsub(a, b)))
 overload(operator.mul)(_two(lambda builder, a, b: builder.fmul(a, b)))

@@ -12,9 +12,13 @@ import torch
 from torch import Tensor
 
 from initscope.activations import Activation, SeriesTable, largest_share, series_table, tail_polynomial
-from initscope.networks.machine.cells import Cells, Filled, cells_of
+from initscope.activations.pieces import Pieces
+from initscope.activations.quadrature import QuadratureDual
+from initscope.networks.machine.cells import Cells, Laid, cells_of
 from initscope.networks.machine.curves import Curve
 from initscope.networks.machine.frames import SNAP, Code
+from initscope.networks.machine.hinge_cells import RULES, HingeCells
+from initscope.networks.machine.kinks import Hinges, losses, moments
 from initscope.networks.machine.modes import FETCHED, modes_of
 from initscope.networks.machine.rows import Rows
 from initscope.networks.machine.tape import Reach, largest
@@ -24,12 +28,14 @@ ATTEMPTS = {
     torch.float32: ((3e-7, 96), (1e-6, 128), (3e-6, 192), (8e-6, 256), (8e-6, 1024)),
     torch.float64: ((1e-12, 128), (1e-10, 256), (1e-10, 1024)),
 }
+LONGEST = 1024  # orders of a table
+FEW_ORDERS = 256  # of functions of pieces, which also have a step without orders
 ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-12}  # what the arithmetic of a network leaves
 
 _POWERS = {torch.float32: (4, 5), torch.float64: (8, 9)}  # rectified powers that may be taken out of a kink at 0
 _NARROW = 2.0**-10  # octaves, to which ranges are widened
 _ROWS = 0.02  # of the tolerance, that the rows of a series may add
-_EXACT, _MOST = 0.25, 1024  # of the tolerance, that the table of modes may have; its largest order
+_EXACT = 0.25  # of the tolerance, that the table of modes may have
 _TAILS = 0.2  # of the tolerance, that polynomials of tails may add
 _SAMPLES = 17  # standard deviations at which shares are compared with moments
 
@@ -38,19 +44,20 @@ _SAMPLES = 17  # standard deviations at which shares are compared with moments
 class Bending:
     """`fields` maps variances (images, places) to (images, places, fields); `passes`: gradients pass the activation.
 
-    `own`: what the step makes of E f(u)² and E f(u), if not exactly these.
+    `own`: what the step makes of E f(u)² and E f(u), if not exactly these. `rounding`: in units of the last place.
     """
 
     activation: Activation
     code: Code
     constants: tuple[float, ...]
-    fields: Callable[[Tensor], Tensor] | Filled
+    fields: Callable[[Tensor], Tensor] | Laid
     even: int = 0
     odd: int = 0
     error: float = 0.0
     passes: bool = True
     own: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
     work: float = 0.0  # operations of a pair, of a series
+    rounding: float = 1.0
 
     def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """E f(u)² and E f(u), short of what a series leaves out: an input beside itself must have a cosine of one behind it."""
@@ -74,14 +81,36 @@ def bending(f: Activation, reach: Reach, dtype: torch.dtype, slopes: bool) -> Be
     if f.name == "gelu":
         constants = (0.0, 1.0, 0.25, 1 / (2 * math.pi), 1e-30, 2.0)
         return Bending(f, Code.GELU, constants, lambda a: torch.stack([a, (1 + a).rsqrt()], -1))
-    return _series(f, reach, dtype, slopes)
+    pieces = pieces_of(f)
+    if pieces is None:
+        return _series(f, reach, dtype, slopes)
+    return _series(f, reach, dtype, slopes, FEW_ORDERS) or _hinged(f, pieces, reach, dtype, slopes)
 
 
-def _series(f: Activation, reach: Reach, dtype: torch.dtype, slopes: bool) -> Bending | None:
-    """By Hermite coefficients, with as little work as the tolerance allows."""
+def pieces_of(f: Activation) -> Pieces | None:
+    """The pieces of f, if there are any and none is of more than degree two."""
+    pieces = f.dual.pieces if isinstance(f.dual, QuadratureDual) else None
+    return pieces if pieces is not None and pieces.degree <= 2 else None
+
+
+def _hinged(f: Activation, pieces: Pieces, reach: Reach, dtype: torch.dtype, slopes: bool) -> Bending | None:
+    """By hinges, at any variances."""
     if not reach.some or not reach.finite:
         return None
-    return _in_range(f, *_rounded(reach), reach.zeros, dtype, slopes)
+    low, high = (math.sqrt(end) for end in (reach.lowest, reach.highest))
+    cells = HingeCells(Hinges.of(pieces), RULES[dtype])
+    lost = losses(pieces, (low, high), cells.rule)
+    return Bending(
+        f, Code.HINGES, cells.constants, cells, int(cells.hinges.quadratic), len(cells.hinges.vertices),
+        max(lost.error, lost.slope_error) if slopes else lost.error, own=partial(moments, pieces), rounding=lost.rounding,
+    )  # fmt: skip
+
+
+def _series(f: Activation, reach: Reach, dtype: torch.dtype, slopes: bool, longest: int = LONGEST) -> Bending | None:
+    """By Hermite coefficients up to order `longest`, with as little work as the tolerance allows."""
+    if not reach.some or not reach.finite:
+        return None
+    return _in_range(f, *_rounded(reach), reach.zeros, dtype, slopes, longest)
 
 
 def _rounded(reach: Reach) -> tuple[float, float]:
@@ -104,14 +133,16 @@ def _steepest(f: Activation, low: float, high: float) -> float:
 
 @lru_cache(maxsize=256)
 def _in_range(
-    f: Activation, low: float, high: float, zeros: bool, dtype: torch.dtype, slopes: bool
+    f: Activation, low: float, high: float, zeros: bool, dtype: torch.dtype, slopes: bool, longest: int
 ) -> Bending | None:  # fmt: skip
     closed = f.rung == "closed form"  # which only rounds: a series must do the same
     for tolerance, most in ATTEMPTS[dtype]:
         if closed and tolerance > ROUNDING[dtype]:
             break
+        if most > longest:
+            break
         wanted = Wanted(f, low, high, tolerance, dtype, slopes, zeros)
-        found = [bent for bent in (_by_modes(wanted), _shortest(wanted, most)) if bent is not None]
+        found = [bent for bent in (_by_modes(wanted, longest), _shortest(wanted, most)) if bent is not None]
         if found:
             best = min(found, key=lambda bent: bent.work)
             return replace(best, error=0.0) if closed else best
@@ -158,11 +189,11 @@ class Wanted:
         return self.activation.second_moment(a), a * self.activation.derivative_second_moment(a)
 
 
-def _by_modes(wanted: Wanted) -> Bending | None:
+def _by_modes(wanted: Wanted, longest: int) -> Bending | None:
     """With few products, for single precision: the polynomials of more digits would be too long."""
     if wanted.dtype != torch.float32:
         return None
-    table = replace(wanted, tolerance=_EXACT * wanted.tolerance).table(_MOST, max(_POWERS[wanted.dtype]))
+    table = replace(wanted, tolerance=_EXACT * wanted.tolerance).table(longest, max(_POWERS[wanted.dtype]))
     if table is None:
         return None
     modes = modes_of(table, (wanted.low, wanted.high), wanted.tolerance, wanted.slope_tolerance, wanted.zeros)

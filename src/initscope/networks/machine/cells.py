@@ -29,22 +29,17 @@ _LEAST = 1e-15  # rounding
 _PART = 1 << 13  # variances of one task
 
 
-class Filled(ABC):
-    """Numbers of single variances that compiled loops lay out."""
+class Laid(ABC):
+    """Numbers of every input that compiled loops write to their place."""
 
     @property
     @abstractmethod
     def fields(self) -> int:
-        """How many each variance has."""
+        """How many there are for one variance."""
 
     @abstractmethod
     def filling(self, a: Tensor, out: Array, width: int) -> list[Callable[[], None]]:
         """The tasks that `fill` consists of."""
-
-    def fill(self, a: Tensor, out: Array, width: int) -> None:
-        """Into flat memory of whole blocks, (block, place, field, width), which is zero behind the last image."""
-        for _ in run(self.filling(a, out, width)):
-            pass
 
     def __call__(self, a: Tensor) -> Tensor:
         """(images, places) -> (images, places, fields)."""
@@ -52,9 +47,22 @@ class Filled(ABC):
         self.fill(a, out.reshape(-1), 1)
         return torch.from_numpy(out)
 
+    def fill(self, a: Tensor, out: Array, width: int) -> None:
+        """The same into flat memory of whole blocks, (block, place, field, width), which is zero behind the last image."""
+        for _ in run(self.filling(a, out, width)):
+            pass
+
+    def parts(self, a: Tensor, out: Array, width: int) -> list[tuple[Array, Array]]:
+        """Whole blocks of images and of memory, one pair for each task."""
+        numbers = a.contiguous().numpy()
+        images, places = numbers.shape
+        step = max(1, _PART // max(1, places * width)) * width
+        size = places * self.fields
+        return [(numbers[i : i + step], out[i * size : (i + step) * size]) for i in range(0, images, step)]
+
 
 @dataclass(frozen=True, eq=False)
-class Cells(Filled):
+class Cells(Laid):
     """a_0 and a_k/s of `rows` coefficients, over variances a: fields 1/s, shares c_j s^j, then the coefficients.
 
     `zero`: the row of a_0, -1 without one; `at_zero` is f(0).
@@ -76,16 +84,12 @@ class Cells(Filled):
     def filling(self, a: Tensor, out: Array, width: int) -> list[Callable[[], None]]:
         from initscope.networks.machine.filling import fill_series
 
-        numbers = a.contiguous().numpy()
-        images, places = numbers.shape
-        step = max(1, _PART // max(1, places * width)) * width  # images of one task, whole blocks
-        size = places * self.fields
         return [
             partial(
-                fill_series, numbers[i : i + step], self.values, self.low, self.per, self.zero, self.at_zero, self.shares,
-                self.exponents, out[i * size : (i + step) * size], width,
+                fill_series, some, self.values, self.low, self.per, self.zero, self.at_zero, self.shares, self.exponents,
+                part, width,
             )
-            for i in range(0, images, step)
+            for some, part in self.parts(a, out, width)
         ]  # fmt: skip
 
     def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:

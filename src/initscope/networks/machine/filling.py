@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from initscope.networks.machine.cells import DEGREES
 _U = np.uint64
 _COUNT = int(LANES)
 _SHORT = DEGREES[torch.float32] + 1
+DENSITY, ROOT_HALF = 1 / math.sqrt(2 * math.pi), math.sqrt(0.5)
+FARTHEST, LEAST = 1e6, 1e-150  # α that is as good as infinite; a standard deviation that is as good as 0
 
 
 def _horner(degree: int) -> Any:
@@ -167,3 +170,101 @@ def interleave(x: Array, y: Array, first: int) -> None:
             for n in range(numbers):
                 for lane in range(width):
                     y[block, n, part * width + lane] = x[source, n, lane] if source < x.shape[0] else 0
+
+
+@kept
+def fill_hinges(
+    a: Array, table: Array, center: Array, low: float, high: float, per: float, values: Array, starts: Array,
+    out: Array, width: int,
+) -> None:  # fmt: skip
+    """What `hinge_cells` says of variances (images, places), into (block, place, field, width)."""
+    images, count = a.shape
+    fields = starts[-1]
+    hinges, cells, places = np.zeros((table.shape[0], 3, width)), np.zeros(width, np.int64), np.zeros(width)
+    deviations, logs, shares = np.zeros(width), np.zeros(width), np.zeros(width)
+    for block in range((images + width - 1) // width):
+        lanes = min(width, images - block * width)
+        for place in range(count):
+            start = (block * count + place) * fields * width
+            for lane in range(lanes):
+                s = np.sqrt(max(a[block * width + lane, place], 0.0))
+                deviations[lane], logs[lane] = s, np.log(max(s, LEAST))
+                out[start + lane], out[start + width + lane] = 1 / s if s > 0 else 0.0, s
+            for i in range(table.shape[0]):
+                at, h = start + starts[i] * width, table[i, 0]
+                if h > 0:
+                    for lane in range(lanes):
+                        hinges[i, 0, lane] = min(h / max(deviations[lane], LEAST), FARTHEST)
+                        log_alpha = np.log(h) - logs[lane]
+                        shares[lane] = np.exp(min(log_alpha - low, 0.0))  # B is proportional to α below
+                        cells[lane], places[lane] = _cell(min(max(log_alpha, low), high) - low, per, values.shape[0])
+                    _either_columns(values, cells, places, shares, lanes, out, at + 3 * width, width)
+                for lane in range(lanes):
+                    _edge(hinges[i, 0, lane], hinges, i, lane)
+                    for k in range(3):
+                        out[at + k * width + lane] = hinges[i, k, lane]
+            for lane in range(lanes):
+                _hermite(deviations[lane], table, center, hinges, lane, out, start + 2 * width + lane, width)
+
+
+@compiled
+def _cell(log: float, per: float, count: int) -> tuple[int, float]:
+    """The cell of a logarithm and the place in it, from -1 to 1."""
+    cell = min(int(log * per), count - 1)
+    return cell, 2 * (log * per - cell) - 1
+
+
+def _columns(degree: int) -> Any:
+    """Polynomials of one cell for each lane; a degree that is known when it is compiled needs no inner loop."""
+
+    @compiled
+    def evaluate(
+        values: Array, cells: Array, places: Array, shares: Array, lanes: int, out: Array, at: int, width: int
+    ) -> None:  # fmt: skip
+        for k in range(values.shape[2]):
+            for lane in range(lanes):
+                cell, x = cells[lane], places[lane]
+                total = values[cell, 0, k]
+                for n in range(1, degree + 1):
+                    total = total * x + values[cell, n, k]
+                out[at + k * width + lane] = total * shares[lane]
+
+    return evaluate
+
+
+_short_columns, _long_columns = (_columns(DEGREES[dtype]) for dtype in (torch.float32, torch.float64))
+
+
+@compiled
+def _either_columns(
+    values: Array, cells: Array, places: Array, shares: Array, lanes: int, out: Array, at: int, width: int
+) -> None:  # fmt: skip
+    if values.shape[1] == _SHORT:
+        _short_columns(values, cells, places, shares, lanes, out, at, width)
+    else:
+        _long_columns(values, cells, places, shares, lanes, out, at, width)
+
+
+@compiled
+def _edge(alpha: float, hinges: Array, i: int, lane: int) -> None:
+    """φ(α) and Φ(-α)."""
+    fall = np.exp(-alpha * alpha / 2) * DENSITY
+    hinges[i, 1, lane], hinges[i, 2, lane] = fall, math.erfc(alpha * ROOT_HALF) / 2
+
+
+@compiled
+def _hermite(s: float, table: Array, center: Array, hinges: Array, lane: int, out: Array, at: int, width: int) -> None:
+    """The first Hermite coefficients of f and of its hinges."""
+    e0, e1, e2 = 0.0, 0.0, 0.0
+    variance = s * s
+    for i in range(table.shape[0]):
+        alpha, density, beyond = hinges[i, 0, lane], hinges[i, 1, lane], hinges[i, 2, lane]
+        first, second = density - alpha * beyond, (1 + alpha * alpha) * beyond - alpha * density
+        for side in range(2):
+            c, d, sign = table[i, 1 + 2 * side] * s, table[i, 2 + 2 * side] * variance, 1.0 - 2 * side
+            e0 += c * first + d * second
+            e1 += sign * (c * beyond + 2 * d * first)
+            e2 += (c * density + 2 * d * beyond) * ROOT_HALF
+    out[at], out[at + width] = center[0] + center[2] * variance + e0, center[1] * s + e1
+    out[at + 2 * width] = 2 * ROOT_HALF * center[2] * variance + e2
+    out[at + 3 * width], out[at + 4 * width], out[at + 5 * width] = e0, e1, e2

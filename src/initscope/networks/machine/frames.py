@@ -37,6 +37,7 @@ class Code(IntEnum):
     SERIES = 11
     BENT_SERIES = 12  # with rectified powers taken out
     MODES = 13  # a series over a range of variances as few products
+    HINGES = 14  # pieces of degree two at most
 
 
 class Step(NamedTuple):
@@ -58,8 +59,8 @@ class Step(NamedTuple):
     stride_y: int
     stride_x: int
     fields: int
-    even: int  # terms of even order, odd order (SERIES)
-    odd: int
+    even: int  # terms of even order, odd order (SERIES); HINGES: whether there are squares
+    odd: int  # HINGES: vertices
     in_height: int  # places of `a` (CONV)
     in_width: int
     taps_y: int

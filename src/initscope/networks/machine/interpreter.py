@@ -8,13 +8,13 @@ import numpy as np
 
 from initscope.networks.fused.lanes import LANES, apart, load, spread, store, uncounted
 from initscope.networks.fused.loops import Array, compiled, in_order, kept
-from initscope.networks.machine import bends, mode_bends, series_bends
+from initscope.networks.machine import bends, kinked, mode_bends, series_bends
 from initscope.networks.machine.frames import TILE, WIDTH, Code, Step
 from initscope.networks.machine.steps import Sides, Taps, Window, by_sides, convolve, load_inputs, mix, partner, times
 
 _U = np.uint64
 (
-    _LOAD, _FETCH, _CONV, _MIX, _SIDES, _TIMES, _TOTAL, _POOL, _BEND, _ARC, _GELU, _SERIES, _BENT, _MODES
+    _LOAD, _FETCH, _CONV, _MIX, _SIDES, _TIMES, _TOTAL, _POOL, _BEND, _ARC, _GELU, _SERIES, _BENT, _MODES, _HINGES
 ) = (int(c) for c in Code)  # fmt: skip
 (
     _CODE, _OUT, _A, _B, _SLOPE_A, _SLOPE_OUT, _HEIGHT, _WIDE, _STRIDE_Y, _STRIDE_X, _FIELDS, _EVEN, _ODD, _IN_HEIGHT,
@@ -163,6 +163,7 @@ def _activations(slopes: bool) -> Any:
     bend, arc, gelu = bends.bend[slopes], bends.arc[slopes], bends.gelu[slopes]
     series, bent_series = series_bends.series[slopes], series_bends.bent_series[slopes]
     modes = mode_bends.modes[slopes]
+    hinges = kinked.hinges[slopes]
 
     @compiled
     def activate(s: Array, n: Array, registers: Array, sides: Sides, window: Window, size: int) -> None:
@@ -176,6 +177,8 @@ def _activations(slopes: bool) -> Any:
             modes(registers, a, out, b, to, sides, window, height, width, even, odd, n)
         elif code == _BENT:
             bent_series(registers, a, out, b, to, sides, window, height, width, even, odd, n)
+        elif code == _HINGES:
+            hinges(registers, a, out, b, to, sides, window, height, width, even, odd, n)
         elif code == _GELU:
             gelu(registers, a, out, b, to, sides, window, height, width, even, odd, n)
         else:

@@ -13,7 +13,7 @@ from numpy.polynomial import chebyshev
 from torch import Tensor
 
 from initscope.networks.fused.threads import run
-from initscope.networks.machine.cells import Filled
+from initscope.networks.machine.cells import Laid
 from initscope.networks.machine.curves import NODES, Curve
 from initscope.networks.machine.frames import WIDTH
 
@@ -23,7 +23,7 @@ _PART = 1 << 14  # variances of one task
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(Filled):
+class Rows(Laid):
     """Fields of a variance: 1/s, then the rows.
 
     `values`: the rows as polynomials of (log s - middle) per, highest power first; `moments_values` the same of E f² and E f;

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from initscope.layers import AveragePool
-from initscope.networks.machine.cells import Filled
+from initscope.networks.machine.cells import Laid
 from initscope.networks.machine.frames import ROWS, WIDTH, Code, Step
 from initscope.networks.machine.tape import Fields, Kind, OfNorms, Unknown, Value
 from initscope.networks.machine.writer import Writer
@@ -94,19 +94,19 @@ class Segment:
 
 def _count(fields: Fields) -> int:
     """Numbers of one variance."""
-    if isinstance(fields, OfNorms) and isinstance(fields.how, Filled):
+    if isinstance(fields, OfNorms) and isinstance(fields.how, Laid):
         return fields.how.fields
     return int(fields(slice(0, 1)).shape[-1])
 
 
 def _direct(fields: Fields | None) -> bool:
     """Whether compiled loops write the numbers to their place."""
-    return isinstance(fields, OfNorms) and isinstance(fields.how, Filled)
+    return isinstance(fields, OfNorms) and isinstance(fields.how, Laid)
 
 
 def _laying(fields: Fields, images: slice, width: int, out: Array) -> list[Task]:
     """Tasks that lay numbers of inputs (image, place, field) as (block, place, field, width)."""
-    if isinstance(fields, OfNorms) and isinstance(fields.how, Filled):
+    if isinstance(fields, OfNorms) and isinstance(fields.how, Laid):
         return fields.how.filling(fields.norm[images], out, width)
     return [partial(_lay, fields, images, width, out)]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from initscope.networks.machine.cells import Filled
+from initscope.networks.machine.cells import Laid
 from initscope.networks.machine.frames import Code, Step
 
 _NOTHING = Step(*(0 for _ in Step._fields))._replace(slope_a=-1, slope_out=-1)
@@ -23,7 +23,7 @@ class Unknown(Exception):
 class OfNorms:
     """The numbers of a step that follow from the squared norms (images, places)."""
 
-    how: Callable[[Tensor], Tensor] | Filled
+    how: Callable[[Tensor], Tensor] | Laid
     norm: Tensor
 
     def __call__(self, images: slice) -> Tensor:

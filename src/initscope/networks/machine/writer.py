@@ -117,7 +117,7 @@ class Writer:
             self.tape.release(kind.slopes)
         slopes = kind.slopes if how.passes else -1
         own, mean = how.moments(norm)
-        rounding = 1 + steepness * kind.rounding
+        rounding = how.rounding + steepness * kind.rounding
         self._rounded(rounding)
         return Kind(kind.register, slopes, own, mean, False, how.error, rounding)
 
