@@ -31,7 +31,7 @@ def variances(shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def bent(activation: Activation, dtype: torch.dtype, slopes: bool = False) -> Bending:
-    found = bending(activation, Reach(SPAN[0] ** 2, SPAN[1] ** 2), dtype, slopes)
+    found = bending(activation, Reach(SPAN[0] ** 2, SPAN[1] ** 2), Precision.of(dtype), slopes)
     assert found is not None
     return found
 

@@ -208,10 +208,10 @@ def test_hinges_of_pieces() -> None:
 def test_the_step_is_chosen_where_series_are_long() -> None:
     for slopes in (False, True):
         for dtype in TYPES:
-            wide = bendings.bending(HARDTANH, Reach(0.01, 100.0), dtype, slopes)
+            wide = bendings.bending(HARDTANH, Reach(0.01, 100.0), bendings.Precision.of(dtype), slopes)
             assert wide is not None
             assert wide.code == Code.HINGES
-    short = bendings.bending(HARDSWISH, Reach(0.01, 0.02), torch.float32, False)
+    short = bendings.bending(HARDSWISH, Reach(0.01, 0.02), bendings.Precision.of(torch.float32), False)
     assert short is not None
     assert short.code in (Code.SERIES, Code.MODES)
 

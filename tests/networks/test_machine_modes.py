@@ -68,7 +68,7 @@ def network(activation: Activation) -> Sequential:
 
 def stated(activation: Activation, span: tuple[float, float], slopes: bool, zeros: bool = False) -> float:
     """The error that modes say they have; skips ranges that take too many."""
-    how = bending(activation, Reach(span[0] ** 2, span[1] ** 2, zeros), torch.float32, slopes)
+    how = bending(activation, Reach(span[0] ** 2, span[1] ** 2, zeros), Precision.of(torch.float32), slopes)
     if how is None:
         pytest.skip("a range that needs too many directions")
     assert how.code == Code.MODES
@@ -115,7 +115,7 @@ def test_equal_inputs_keep_a_cosine_of_one(activation: Activation) -> None:
 
 
 def test_less_work_is_chosen() -> None:
-    narrow, wide = (bending(SILU, Reach(*ends), torch.float32, False) for ends in ((1.0, 1.001), (0.05, 0.5)))
+    narrow, wide = (bending(SILU, Reach(*ends), Precision.of(torch.float32), False) for ends in ((1.0, 1.001), (0.05, 0.5)))
     assert narrow is not None
     assert wide is not None
     assert narrow.code == Code.MODES  # two directions
@@ -147,7 +147,7 @@ def test_norms_behind_filters_are_means_over_taps() -> None:
 
 
 def test_single_numbers_and_blocks_are_the_same() -> None:
-    how = bending(SILU, Reach(0.1, 1.5, True), torch.float32, False)
+    how = bending(SILU, Reach(0.1, 1.5, True), Precision.of(torch.float32), False)
     assert how is not None
     rows = how.fields
     assert isinstance(rows, Rows)

@@ -182,6 +182,17 @@ def apart(typing: Any) -> Any:
     return types.void(), build
 
 
+@intrinsic
+def within(typing: Any) -> Any:
+    """Puts the function it is called in into those that call it: what would be handed over stays in registers."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.function.attributes.add("alwaysinline")
+        return context.get_dummy_value()
+
+    return types.void(), build
+
+
 def _two(make: Callable[[Any, Any, Any], Any]) -> Any:
     """An operation on two lanes, or on lanes and a number in either order, from what it is in LLVM."""
 

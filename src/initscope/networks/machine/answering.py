@@ -13,6 +13,7 @@ from initscope.layers import Activate, AveragePool, Conv, Dense, Dropout, Flatte
 from initscope.networks.accuracy import Accuracy
 from initscope.networks.composition import Composition, Sequential
 from initscope.networks.fused import compiled_path
+from initscope.networks.machine.bending import Precision
 from initscope.networks.machine.running import Array, Machine, Vectors
 from initscope.networks.machine.segments import Segment, end_with_sums, end_with_windows, plain_segment, start
 from initscope.networks.machine.tape import Kind, Unknown, Value, largest
@@ -40,10 +41,14 @@ class Answer:
 
 @dataclass
 class Notes:
-    """What the writers of all segments noted, for answers of type `wanted`, with tangent kernels if `slopes`."""
+    """What the writers of all segments noted, for answers of type `wanted`, with tangent kernels if `slopes`.
+
+    `summed`: the errors of all series; `series_error`: what they make of products, as they grow and shrink in later layers.
+    """
 
     wanted: torch.dtype
     slopes: bool = False
+    summed: float = 0.0
     series_error: float = 0.0
     bias_error: float = 0.0
     lowest: float = math.inf
@@ -54,7 +59,9 @@ class Notes:
 
     def add(self, writer: Writer, value: Value) -> None:
         """`value`: where the writer has ended."""
-        self.series_error += writer.series_error
+        self.summed += writer.summed
+        grown = max(kind.error for kind in value.kinds)
+        self.series_error = max(grown, self.summed) if self.slopes else grown
         self.bias_error += writer.bias_error
         self.lowest, self.highest = min(self.lowest, writer.lowest), max(self.highest, writer.highest)
         self.dropped = self.dropped or writer.dropped
@@ -70,15 +77,19 @@ class Notes:
         """Refuse registers that cannot hold the norms, with room for sums and for shares of layers, or hold too few digits."""
         limits = torch.finfo(dtype)
         if self.highest > limits.max / ROOM or self.lowest < limits.tiny * ROOM:
-            raise OutOfRange("norms leave the range of the registers")
+            raise OutOfRange("norms leave the range of the registers", self.rounding)
         left = self.rounding * limits.eps / 2
         behind_kinks = math.sqrt(left) if self.kinked else left
         if left > ROUNDING[self.wanted] or (self.slopes and behind_kinks > SLOPES):
-            raise OutOfRange("its layers amplify rounding errors")
+            raise OutOfRange("its layers amplify rounding errors", self.rounding)
 
 
 class OutOfRange(Unknown):
-    """Norms and digits that another type of number can hold."""
+    """Norms and digits that another type of number can hold; `growth`: by how much errors may grow."""
+
+    def __init__(self, text: str, growth: float) -> None:
+        super().__init__(text)
+        self.growth = growth
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,17 +109,19 @@ class Images:
 
 
 def write_images(
-    layers: tuple[Layer, ...], x: Tensor, wanted: torch.dtype, standard: bool | None, allowed: float = math.inf
-) -> Images:
+    layers: tuple[Layer, ...], x: Tensor, wanted: torch.dtype, standard: bool | None, allowed: float = math.inf,
+    growth: float = 1.0,
+) -> Images:  # fmt: skip
     """Steps for all images x (N, c, h, w); norms behind an average over windows are computed on the way.
 
     `wanted`: the type of the answer, whose digits the steps must leave; they run in that of x. `allowed`: bytes that the
-    machine may use.
+    machine may use; `growth`: see `Precision`.
     """
     dtype = x.dtype
     segments: list[Segment] = []
     wide = x.double()
-    writer, notes = Writer(dtype, standard), Notes(wanted, standard is not None)
+    precision = Precision.of(dtype, wanted, count_activations(layers), growth)
+    writer, notes = Writer(precision, standard), Notes(wanted, standard is not None)
     value = start(writer, wide.square().mean(1), wide.mean(1), x.shape[1], wide.flatten(2).transpose(1, 2), False)
     kept: dict[tuple[int, int, int], Array] = {}
     for i, layer in enumerate(layers):
@@ -126,9 +139,11 @@ def write_images(
         machine = Machine(tuple(segments), dtype, standard is not None, kept)
         machine.require(len(x), allowed)
         norm, mean = _behind(machine, value, layer, (height, width))
-        rounding = 1 + value.kinds[0].rounding * largest(layer._pool(value.kinds[0].norm[:, None])[:, 0], norm)
-        writer = Writer(dtype, standard)
-        value = start(writer, norm, mean, value.channels, None, value.kinds[0].gaussian, rounding)
+        kind = value.kinds[0]
+        growth = largest(layer._pool(kind.norm[:, None])[:, 0], norm)
+        rounding = math.hypot(1, growth * kind.rounding)
+        writer = Writer(precision, standard)
+        value = start(writer, norm, mean, value.channels, None, kind.gaussian, growth * kind.error, rounding)
     return _finish(segments, writer, value, False, (), notes, allowed)
 
 
@@ -150,6 +165,13 @@ def _finish(
     return Images(machine, value, everywhere, rest, notes)
 
 
+def count_activations(layers: tuple[Layer, ...]) -> int:
+    """Of all branches."""
+    return sum(
+        count_activations(layer.parts) if isinstance(layer, Composition) else isinstance(layer, Activate) for layer in layers
+    )
+
+
 def _require_no_jump(layer: Layer) -> None:
     """A jump takes the root of what rounding leaves of the distance of near inputs; `propagate` carries distances."""
     for part in layer.parts if isinstance(layer, Composition) else ():
@@ -168,11 +190,11 @@ def _behind(machine: Machine, value: Value, layer: AveragePool, size: tuple[int,
 
 def answer_images(
     net: Sequential, x: Tensor, y: Tensor | None, wanted: torch.dtype, standard: bool | None, progress: Progress | None,
-    allowed: float,
+    allowed: float, growth: float = 1.0,
 ) -> Answer:  # fmt: skip
     """The kernel of x (n, c, h, w) and y, in the type of x; raises `Unknown` where a layer has no step."""
     both = x if y is None else torch.cat([x, y])
-    images = write_images(net.layers, both, wanted, standard, allowed)
+    images = write_images(net.layers, both, wanted, standard, allowed, growth)
     found = torch.from_numpy(images.machine.sums(len(x), None if y is None else len(y), progress)) / images.count
     product, tangent = found[0], found[1] if standard is not None else None
     norms = _norms(images, product, len(both), y is None)
@@ -227,11 +249,12 @@ def both_of(first: Accuracy, second: Accuracy) -> Accuracy:
 
 
 def write_vectors(
-    layers: tuple[Layer, ...], x: Tensor, wanted: torch.dtype, standard: bool | None
+    layers: tuple[Layer, ...], x: Tensor, wanted: torch.dtype, standard: bool | None, growth: float = 1.0
 ) -> tuple[Vectors, Tensor, Notes]:
     """Steps for all vectors x (N, d), and their squared norms at the end."""
     dtype = x.dtype
-    writer, notes = Writer(dtype, standard, vectors=True), Notes(wanted, standard is not None)
+    precision = Precision.of(dtype, wanted, count_activations(layers), growth)
+    writer, notes = Writer(precision, standard, vectors=True), Notes(wanted, standard is not None)
     norm, mean = x.double().square().mean(1)[:, None, None], x.double().mean(1)[:, None, None]
     value = Value((Kind(writer.tape.take(), -1, norm, mean, gaussian=False),), (1.0,), x.shape[1])
     for layer in layers:
@@ -248,11 +271,11 @@ def write_vectors(
 
 def answer_vectors(
     net: Sequential, x: Tensor, y: Tensor | None, wanted: torch.dtype, standard: bool | None, progress: Progress | None,
-    allowed: float,
+    allowed: float, growth: float = 1.0,
 ) -> Answer:  # fmt: skip
     """The kernel of x (n, d) and y, in the type of x; raises `Unknown` where a layer has no step."""
     both = x if y is None else torch.cat([x, y])
-    vectors, norms, notes = write_vectors(net.layers, both, wanted, standard)
+    vectors, norms, notes = write_vectors(net.layers, both, wanted, standard, growth)
     vectors.require(len(x), len(x if y is None else y), allowed)
     found = vectors.matrix(x, y, progress)
     if y is None:  # known without rounding, and through dropout an input and itself are one pass
@@ -274,10 +297,11 @@ def answer(
     ask = answer_vectors if x.ndim == 2 else answer_images
     try:
         found = ask(net, x, y, x.dtype, standard, progress, allowed)
-    except OutOfRange:
+    except OutOfRange as reason:
         if x.dtype == torch.float64:
             raise
-        found = ask(net, x.double(), None if y is None else y.double(), x.dtype, standard, progress, allowed)
+        other = None if y is None else y.double()
+        found = ask(net, x.double(), other, x.dtype, standard, progress, allowed, reason.growth)
     if any(bool(t.isnan().any()) for t in (found.product, found.tangent) if t is not None):
         raise Unknown("norms leave the range of float64")
     return found
@@ -297,17 +321,17 @@ def unknown(net: Sequential, x: Tensor, y: Tensor | None = None, *, standard: bo
 def _written(net: Sequential, x: Tensor, standard: bool | None) -> Images | Vectors:
     """What `answer` would run."""
 
-    def ask(x: Tensor, wanted: torch.dtype) -> Images | Vectors:
+    def ask(x: Tensor, wanted: torch.dtype, growth: float) -> Images | Vectors:
         if x.ndim == 2:
-            return write_vectors(net.layers, x, wanted, standard)[0]
-        return write_images(net.layers, x, wanted, standard)
+            return write_vectors(net.layers, x, wanted, standard, growth)[0]
+        return write_images(net.layers, x, wanted, standard, growth=growth)
 
     try:
-        return ask(x, x.dtype)
-    except OutOfRange:
+        return ask(x, x.dtype, 1.0)
+    except OutOfRange as reason:
         if x.dtype == torch.float64:
             raise
-        return ask(x.double(), x.dtype)
+        return ask(x.double(), x.dtype, reason.growth)
 
 
 def steps_bytes(net: Sequential, x: Tensor, y: Tensor | None) -> int:

@@ -23,14 +23,17 @@ from initscope.networks.machine.modes import FETCHED, modes_of
 from initscope.networks.machine.rows import Rows
 from initscope.networks.machine.tape import Reach, largest
 
-# Of a series that is cut off: its error, relative to the second moments, and its largest order, as they are tried.
-ATTEMPTS = {
-    torch.float32: ((3e-7, 96), (1e-6, 128), (3e-6, 192), (8e-6, 256), (8e-6, 1024)),
-    torch.float64: ((1e-12, 128), (1e-10, 256), (1e-10, 1024)),
+# Where a series is longer than the first of its attempts: its error, relative to the second moments, and its largest order.
+LATER = {
+    torch.float32: ((1e-6, 128), (3e-6, 192), (8e-6, 256), (8e-6, 1024)),
+    torch.float64: ((1e-10, 256), (1e-10, 1024)),
 }
+FIRST = {torch.float32: 96, torch.float64: 128}  # orders of the first attempt
+ALTOGETHER, MOST = 6e-6, 1e-6  # what all series of a network and one of them should leave of float32 answers
+CLOSED, FINEST = 3e-7, 1e-12  # of functions with a closed form, which only round; and of answers in float64
+COARSE = 1e-10  # a few products of polynomials need at least that
 LONGEST = 1024  # orders of a table
 FEW_ORDERS = 256  # of functions of pieces, which also have a step without orders
-ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-12}  # what the arithmetic of a network leaves
 
 _POWERS = {torch.float32: (4, 5), torch.float64: (8, 9)}  # rectified powers that may be taken out of a kink at 0
 _NARROW = 2.0**-10  # octaves, to which ranges are widened
@@ -38,6 +41,28 @@ _ROWS = 0.02  # of the tolerance, that the rows of a series may add
 _EXACT = 0.25  # of the tolerance, that the table of modes may have
 _TAILS = 0.2  # of the tolerance, that polynomials of tails may add
 _SAMPLES = 17  # standard deviations at which shares are compared with moments
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The type of the steps, and what the series of one activation should leave out at most, relative to second moments."""
+
+    dtype: torch.dtype
+    tolerance: float
+
+    @classmethod
+    def of(cls, dtype: torch.dtype, wanted: torch.dtype | None = None, activations: int = 1, growth: float = 1.0) -> Precision:
+        """For answers of type `wanted`; `growth`: by how much errors of the first layers may grow in the others."""
+        if (wanted or dtype) == torch.float64:
+            return cls(dtype, FINEST)
+        return cls(dtype, max(min(MOST, ALTOGETHER / max(activations, 1)) / max(growth, 1.0), FINEST))
+
+    def attempts(self, closed: bool) -> list[tuple[float, int]]:
+        """Errors and largest orders, as they are tried; functions with a closed form get no others."""
+        first = min(self.tolerance, CLOSED) if closed else self.tolerance
+        wanted = torch.float32 if self.tolerance > FINEST else torch.float64
+        found = [(first, FIRST[self.dtype]), *((max(first, error), most) for error, most in LATER[wanted])]
+        return [(first, most) for _, most in found] if closed else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +91,7 @@ class Bending:
         return self.activation.second_moment(a), self.activation.mean(a)
 
 
-def bending(f: Activation, reach: Reach, dtype: torch.dtype, slopes: bool) -> Bending | None:
+def bending(f: Activation, reach: Reach, precision: Precision, slopes: bool) -> Bending | None:
     """The step for f at variances within `reach`; None where no step is exact enough."""
     slope = leaky_slope(f)
     constants: tuple[float, ...]
@@ -83,8 +108,8 @@ def bending(f: Activation, reach: Reach, dtype: torch.dtype, slopes: bool) -> Be
         return Bending(f, Code.GELU, constants, lambda a: torch.stack([a, (1 + a).rsqrt()], -1))
     pieces = pieces_of(f)
     if pieces is None:
-        return _series(f, reach, dtype, slopes)
-    return _series(f, reach, dtype, slopes, FEW_ORDERS) or _hinged(f, pieces, reach, dtype, slopes)
+        return _series(f, reach, precision, slopes)
+    return _series(f, reach, precision, slopes, FEW_ORDERS) or _hinged(f, pieces, reach, precision.dtype, slopes)
 
 
 def pieces_of(f: Activation) -> Pieces | None:
@@ -106,11 +131,11 @@ def _hinged(f: Activation, pieces: Pieces, reach: Reach, dtype: torch.dtype, slo
     )  # fmt: skip
 
 
-def _series(f: Activation, reach: Reach, dtype: torch.dtype, slopes: bool, longest: int = LONGEST) -> Bending | None:
+def _series(f: Activation, reach: Reach, precision: Precision, slopes: bool, longest: int = LONGEST) -> Bending | None:
     """By Hermite coefficients up to order `longest`, with as little work as the tolerance allows."""
     if not reach.some or not reach.finite:
         return None
-    return _in_range(f, *_rounded(reach), reach.zeros, dtype, slopes, longest)
+    return _in_range(f, *_rounded(reach), reach.zeros, precision, slopes, longest)
 
 
 def _rounded(reach: Reach) -> tuple[float, float]:
@@ -133,15 +158,13 @@ def _steepest(f: Activation, low: float, high: float) -> float:
 
 @lru_cache(maxsize=256)
 def _in_range(
-    f: Activation, low: float, high: float, zeros: bool, dtype: torch.dtype, slopes: bool, longest: int
+    f: Activation, low: float, high: float, zeros: bool, precision: Precision, slopes: bool, longest: int
 ) -> Bending | None:  # fmt: skip
     closed = f.rung == "closed form"  # which only rounds: a series must do the same
-    for tolerance, most in ATTEMPTS[dtype]:
-        if closed and tolerance > ROUNDING[dtype]:
-            break
+    for tolerance, most in precision.attempts(closed):
         if most > longest:
             break
-        wanted = Wanted(f, low, high, tolerance, dtype, slopes, zeros)
+        wanted = Wanted(f, low, high, tolerance, precision.dtype, slopes, zeros)
         found = [bent for bent in (_by_modes(wanted, longest), _shortest(wanted, most)) if bent is not None]
         if found:
             best = min(found, key=lambda bent: bent.work)
@@ -164,6 +187,11 @@ class Wanted:
     @property
     def slope_tolerance(self) -> float:
         return 100 * self.tolerance if self.slopes else math.inf
+
+    @property
+    def coarse(self) -> bool:
+        """Whether polynomials of log s and of the cosine are exact enough."""
+        return self.tolerance >= COARSE
 
     def table(self, most: int, powers: int) -> SeriesTable | None:
         return series_table(
@@ -190,8 +218,8 @@ class Wanted:
 
 
 def _by_modes(wanted: Wanted, longest: int) -> Bending | None:
-    """With few products, for single precision: the polynomials of more digits would be too long."""
-    if wanted.dtype != torch.float32:
+    """With few products: the polynomials of more digits would be too long."""
+    if not wanted.coarse:
         return None
     table = replace(wanted, tolerance=_EXACT * wanted.tolerance).table(longest, max(_POWERS[wanted.dtype]))
     if table is None:
@@ -229,7 +257,7 @@ def _tabled(wanted: Wanted, table: SeriesTable) -> Bending | None:
     shares = tuple(table.powers[j - 1] for j in powers)
     tails = Tails.of(wanted, tuple(powers), shares, (2 * even - 2, 2 * odd - 1)) if powers else None
     fields: Rows | Cells | None = None
-    if wanted.dtype == torch.float32:
+    if wanted.coarse:
         curve = Curve.of(table, wanted.low, wanted.high)
         a, points = curve.coefficients, np.zeros((even + odd, len(curve.s)))
         points[rows.numpy()] = a

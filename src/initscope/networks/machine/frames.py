@@ -16,6 +16,7 @@ from initscope.networks.fused.lanes import LANES
 ROWS = 4  # inputs of x in a tile: steps are written for four
 WIDTH = int(LANES)  # inputs of y
 TILE = ROWS * WIDTH
+MIXED = 512  # coefficients of an input of x that a step of MODES may mix
 # Cosines times this are cut off at ±1 where an angle is taken: rounding would cost equal and opposite inputs half their digits.
 SNAP = 1 + 2.0**-48
 

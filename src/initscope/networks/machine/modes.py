@@ -6,7 +6,7 @@ range. A few directions V_r hold that curve, with coordinates φ_r(s):
     E f(u) f(v) = Σ_pq φ_p(√A) φ_q(√B) Q_pq(ρ),    Q_pq = Σ_k V_kp V_kq ρ^k + Σ_ij V_ip V_jq T_ij(ρ).
 
 What leaving out the others costs is compared at many pairs of variances and cosines. Each Q is a short polynomial in
-2√(1-ρ²) - 1 or 2ρ² - 1, times ρ for odd orders.
+2√(1-ρ²) - 1 or 2ρ² - 1, times ρ for odd orders. For one input of x the sums over p are one polynomial for each q.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from initscope.activations import SeriesTable
-from initscope.networks.machine.curves import COSINES, Array, Curve
+from initscope.networks.machine.curves import COSINES, Array, Curve, Strand
 from initscope.networks.machine.directions import Directions
+from initscope.networks.machine.frames import MIXED, WIDTH
 from initscope.networks.machine.rows import Rows
 
 MOST = 16  # directions of both strands
@@ -29,7 +30,8 @@ _PLACES = 128  # Chebyshev points at which a Q is taken
 _LONGEST = 48  # coefficients of one
 _LAST = 8  # of all its waves, which tell what comes after them
 _HALVINGS = 7  # of the range in which the size of waves is searched
-_LEFT_OUT, _POLYNOMIALS, _ROOM = 0.2, 0.35, 0.02  # shares of the tolerance: directions; they and polynomials; rows
+# Shares of the tolerance: directions of a strand, these and their polynomials, rows; and a strand that is exact.
+_LEFT_OUT, _POLYNOMIALS, _ROOM, _LITTLE = 0.2, 0.35, 0.02, 0.02
 _ROOT = 30.0  # work of a root
 _EPSILON = 2.0**-24  # rounding of the loops
 _ROUNDING = 1e-6  # that they may leave
@@ -39,8 +41,8 @@ _ROUNDING = 1e-6  # that they may leave
 class Modes:
     """`rows`: the φ_r(s) of even orders, then those of odd ones; `even`, `odd`: how many there are.
 
-    `numbers`: 0, 1, whether the Q are in √(1-ρ²), then for every pair p <= q of even, then of odd ones the count of
-    coefficients and these, highest first; with slopes the same again for the derivative.
+    `numbers`: 0, 1, whether the Q are in √(1-ρ²), then those of `_Table` for even orders, with slopes those of the derivative,
+    and the same for odd orders.
     """
 
     rows: Rows
@@ -52,9 +54,8 @@ class Modes:
 
     @property
     def work(self) -> float:
-        """Steps of one pair: those of the polynomials, and the products of sides."""
-        pairs = sum(n * (n + 1) // 2 for n in (self.even, self.odd))
-        return self.polynomials + 3 * pairs + FETCHED * self.rows.fields
+        """Steps of one pair."""
+        return self.polynomials + FETCHED * self.rows.fields
 
 
 @lru_cache(maxsize=256)
@@ -67,10 +68,10 @@ def modes_of(
     """
     curve = Curve.of(table, *span)
     room = (tolerance, slope_tolerance)
-    allowed = _LEFT_OUT * tolerance, _LEFT_OUT * slope_tolerance
     sides: list[Directions] = []
     for strand in curve.strands:
-        found = Directions.of(strand, allowed, zeros)
+        share = _LEFT_OUT * _share(strand)
+        found = Directions.of(strand, (share * tolerance, share * slope_tolerance), zeros)
         if found is None:
             return None
         sides.append(found)
@@ -96,6 +97,12 @@ def modes_of(
     )
 
 
+def _share(strand: Strand) -> float:
+    """Of the tolerance of both strands: half, or nearly all beside a strand of one order."""
+    own, other = (len(s.orders) > 1 or bool(s.powers) for s in (strand, strand.curve.strands[1 - strand.parity]))
+    return 1.0 if own == other else 2.0 - _LITTLE if own else _LITTLE
+
+
 @dataclass(frozen=True, eq=False)
 class Polynomials:
     """The numbers of all Q_pq, their values at ρ = 1, and the error that they and the directions left out make."""
@@ -104,38 +111,81 @@ class Polynomials:
     numbers: tuple[float, ...]
     form: Array
     error: float
-
-    @property
-    def work(self) -> float:
-        return len(self.numbers) + (_ROOT if self.rooted else 0)
+    work: float
 
     @classmethod
     def of(cls, sides: list[Directions], room: tuple[float, float], rooted: bool) -> Polynomials | None:
         """As short as the tolerances of product and slopes allow; None where some are too long."""
         slopes = (False, True) if room[1] < math.inf else (False,)
-        total = sum(side.count for side in sides)
         numbers: list[float] = []
-        form, errors, rounding, at = np.zeros((total, total)), [0.0, 0.0], 0.0, 0
+        forms, errors, rounding, work = [], [0.0, 0.0], 0.0, _ROOT if rooted else 0.0
         for side in sides:
-            pairs = [_Pairs(side, slope, rooted) for slope in slopes]
-            cuts = [some.shortest(_POLYNOMIALS * room[some.slope]) for some in pairs]
-            if any(cut is None for cut in cuts):
-                return None
-            for p in range(side.count):
-                for q in range(p, side.count):
-                    for some, cut in zip(pairs, cuts, strict=True):
-                        count = 0 if cut is None else int(cut.counts[p, q])
-                        found = chebyshev.cheb2poly(some.waves[p, q, :count]) if count else np.zeros(0)
-                        numbers += [float(len(found)), *found[::-1].tolist()]
-                        size = float(some.weights[p, q] * np.abs(found).sum()) * _EPSILON
-                        rounding = max(rounding, size * (0.01 if some.slope else 1))
-                        if not some.slope:
-                            end = float(found @ (-1.0 if rooted else 1.0) ** np.arange(len(found)))
-                            form[at + p, at + q] = form[at + q, at + p] = end
-            for some, cut in zip(pairs, cuts, strict=True):
-                errors[some.slope] += math.inf if cut is None else cut.error
-            at += side.count
-        return cls(rooted, tuple(numbers), form, max(errors)) if rounding <= _ROUNDING else None
+            for slope in slopes:
+                some = _Pairs(side, slope, rooted)
+                cut = some.shortest(_POLYNOMIALS * _share(side.strand) * room[slope])
+                if cut is None:
+                    return None
+                table = _Table.of(some, cut)
+                if table.values.shape[1] > MIXED:
+                    return None
+                numbers += table.numbers
+                work += table.work
+                errors[slope] += cut.error
+                rounding = max(rounding, table.rounding * (0.01 if slope else 1))
+                if not slope:
+                    forms.append(table.form)
+        return cls(rooted, tuple(numbers), _blocks(forms), max(errors), work) if rounding <= _ROUNDING else None
+
+
+def _blocks(forms: list[Array]) -> Array:
+    """Matrices along a diagonal."""
+    whole = np.zeros((sum(map(len, forms)),) * 2)
+    at = 0
+    for form in forms:
+        whole[at : at + len(form), at : at + len(form)] = form
+        at += len(form)
+    return whole
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The coefficients of Q_pq for one strand, as the loops read them.
+
+    `columns`: how many coefficients the Q_pq of each q have, an even number; `values` (p, columns of all q), highest powers
+    first, filled up to whole lanes.
+    """
+
+    columns: tuple[int, ...]
+    values: Array
+    form: Array
+    rounding: float
+
+    @classmethod
+    def of(cls, some: _Pairs, cut: _Cut) -> _Table:
+        count = some.side.count
+        columns = tuple(int(n + n % 2) for n in cut.counts.max(0, initial=0))
+        values = np.zeros((count, -(-sum(columns) // WIDTH) * WIDTH))
+        form, rounding = np.zeros((count, count)), 0.0
+        for p in range(count):
+            at = 0
+            for q, length in enumerate(columns):
+                kept = int(cut.counts[p, q])
+                found = chebyshev.cheb2poly(some.waves[p, q, :kept]) if kept else np.zeros(0)
+                values[p, at + length - kept : at + length] = found[::-1]
+                rounding = max(rounding, float(some.weights[p, q] * np.abs(found).sum()) * _EPSILON)
+                form[p, q] = float(found @ (-1.0 if some.rooted else 1.0) ** np.arange(kept))
+                at += length
+        return cls(columns, values, form, rounding)
+
+    @property
+    def numbers(self) -> list[float]:
+        return [float(self.values.shape[1]), *map(float, self.columns), *self.values.flatten().tolist()]
+
+    @property
+    def work(self) -> float:
+        """Steps of one pair: mixing the directions of an input of x, polynomials, products with those of y."""
+        count, size = self.values.shape
+        return size // WIDTH * (count + 1) + sum(self.columns) + 2 * count
 
 
 @dataclass(frozen=True)

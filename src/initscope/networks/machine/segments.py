@@ -133,12 +133,13 @@ def _places(step: Array) -> int:
 
 
 def start(
-    writer: Writer, norm: Tensor, mean: Tensor, channels: int, inputs: Tensor | None, gaussian: bool, rounding: float = 1.0
+    writer: Writer, norm: Tensor, mean: Tensor, channels: int, inputs: Tensor | None, gaussian: bool, error: float = 0.0,
+    rounding: float = 1.0,
 ) -> Value:  # fmt: skip
     """The first value of a segment: raw inputs (images, places, channels), or what an average over windows left."""
     slopes = -1
     product = writer.tape.take()
-    first = Value((Kind(product, slopes, norm, mean, gaussian, rounding=rounding),), (1.0,), channels)
+    first = Value((Kind(product, slopes, norm, mean, gaussian, error, rounding),), (1.0,), channels)
     if inputs is not None:
         share = inputs / math.sqrt(inputs.shape[-1])  # a mean over channels
         writer.tape.emit(Code.LOAD, (), lambda images: share[images], out=product, **writer.tape.place(first))
@@ -147,7 +148,7 @@ def start(
     if writer.standard is not None:
         slopes = writer.tape.take()
         writer.tape.emit(Code.FETCH, (), None, out=slopes, a=1, **writer.tape.place(first))
-    return Value((Kind(product, slopes, norm, mean, gaussian, rounding=rounding),), (1.0,), channels)
+    return Value((Kind(product, slopes, norm, mean, gaussian, error, rounding),), (1.0,), channels)
 
 
 def end_with_sums(writer: Writer, value: Value, everywhere: bool, raw: bool) -> tuple[Segment, Value]:

@@ -37,8 +37,8 @@ Fields = Callable[[slice], Tensor] | OfNorms  # (images, places, fields) of some
 class Kind:
     """Units of one law: the registers of their products and of their tangent kernel (-1: none), and their moments.
 
-    `error`: that of the series that made them, relative to their second moments. `rounding`: what the steps so far may have
-    made of rounding, in units of the last place of the norms.
+    `error`: that of all series so far, relative to their second moments. `rounding`: what the steps so far may have made of
+    rounding, in units of the last place of the norms; roundings of different steps are independent.
     """
 
     register: int
@@ -152,8 +152,9 @@ class Tape:
             self.by_sides(value, a.register, (one, a.mean + b.mean, a.mean), 1.0, -1.0)
             self.by_sides(value, a.register, (one, b.mean, b.mean), -1.0, 0.0)
         norm = norm.clamp_min(0)
-        rounding = 1 + largest(a.rounding * a.norm + b.rounding * b.norm, norm)
-        return Kind(a.register, slopes, norm, a.mean + b.mean, a.gaussian and b.gaussian, rounding=rounding)
+        error = largest(a.error * a.norm + b.error * b.norm, norm)
+        rounding = math.hypot(1, largest((a.rounding * a.norm).hypot(b.rounding * b.norm), norm))
+        return Kind(a.register, slopes, norm, a.mean + b.mean, a.gaussian and b.gaussian, error, rounding)
 
     def multiply(self, value: Value, a: Kind, b: Kind) -> Kind:
         """a b of independent units, in the registers of a."""
@@ -168,8 +169,8 @@ class Tape:
             self.release(b.slopes)
         self.emit(Code.TIMES, (), None, out=a.register, a=a.register, b=b.register, **place)
         self.release(b.register)
-        rounding = 1 + a.rounding + b.rounding
-        return Kind(a.register, slopes, a.norm * b.norm, a.mean * b.mean, gaussian=False, rounding=rounding)
+        error, rounding = a.error + b.error, math.hypot(1, a.rounding, b.rounding)
+        return Kind(a.register, slopes, a.norm * b.norm, a.mean * b.mean, False, error, rounding)
 
     def merged(self, value: Value) -> Value:
         """All kinds as one: the mean over them by their shares."""
@@ -178,7 +179,8 @@ class Tape:
         first, *rest = value.kinds
         weight = value.shares[0]
         norm, mean, slopes = weight * first.norm, weight * first.mean, first.slopes
-        rounding = 1 + max(kind.rounding for kind in value.kinds)
+        error = max(kind.error for kind in value.kinds)
+        rounding = math.hypot(1, max(kind.rounding for kind in value.kinds))
         if slopes >= 0:
             self.mix(value, slopes, slopes, slopes, weight, 0.0, 0.0)
         self.mix(value, first.register, first.register, first.register, weight, 0.0, 0.0)
@@ -192,7 +194,7 @@ class Tape:
                 slopes = kind.slopes
                 self.mix(value, slopes, slopes, slopes, share, 0.0, 0.0)
             self.release(kind.register)
-        merged = Kind(first.register, slopes, norm, mean, gaussian=False, rounding=rounding)
+        merged = Kind(first.register, slopes, norm, mean, False, error, rounding)
         return Value((merged,), (1.0,), value.channels, value.stride)
 
     def scaled(self, kind: Kind, value: Value, factor: float) -> Kind:

@@ -28,7 +28,7 @@ from initscope.layers import (
 from initscope.layers.biases import not_gaussian
 from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Sequential
-from initscope.networks.machine.bending import Bending, bending, steepness_of
+from initscope.networks.machine.bending import Bending, Precision, bending, steepness_of
 from initscope.networks.machine.frames import Code
 from initscope.networks.machine.norms import averaged
 from initscope.networks.machine.tape import Kind, OfNorms, Reach, Tape, Unknown, Value, largest
@@ -47,18 +47,22 @@ class Writer:
     `standard`: the parametrization of a tangent kernel, None without one; `vectors`: inputs have no positions.
     """
 
-    dtype: torch.dtype
+    precision: Precision
     standard: bool | None = None
     vectors: bool = False
     tape: Tape = field(default_factory=Tape)
     padding: Padding | None = None  # how borders are treated, once a layer has said so
-    series_error: float = 0.0  # relative, of series that are cut off
+    summed: float = 0.0  # errors of all series that are cut off, each relative to the second moments there
     bias_error: float = 0.0  # of biases that are taken as Gaussian
     lowest: float = math.inf  # squared norms that the steps meet, but for zeros
     highest: float = 0.0
     rounding: float = 1.0  # the most that steps make of rounding, in units of the last place
     kinked: bool = False  # slopes behind a kink take the root of it
     dropped: bool = False  # an input beside itself is one pass through dropout
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.precision.dtype
 
     @singledispatchmethod
     def write(self, layer: Layer, value: Value) -> Value:
@@ -86,11 +90,11 @@ class Writer:
         if not all(kind.gaussian for kind in value.kinds):
             raise Unknown(f"{layer.word} acts on units that are not Gaussian")
         reach = Reach.of(value.kinds)
-        how = bending(f, reach, self.dtype, self.standard is not None)
+        how = bending(f, reach, self.precision, self.standard is not None)
         if how is None:
             raise Unknown(f"{layer.word} has no short series at these norms")
         self._meet(reach, squared=how.code == Code.GELU)
-        self.series_error += how.error
+        self.summed += how.error
         self.kinked = self.kinked or bool(f.kinks)
         steepness = steepness_of(f, reach)
         return _each(value, lambda kind: self._bent(kind, value, how, steepness))
@@ -117,9 +121,10 @@ class Writer:
             self.tape.release(kind.slopes)
         slopes = kind.slopes if how.passes else -1
         own, mean = how.moments(norm)
-        rounding = how.rounding + steepness * kind.rounding
+        error = how.error + (steepness * kind.error if kind.error else 0.0)
+        rounding = math.hypot(how.rounding, steepness * kind.rounding)
         self._rounded(rounding)
-        return Kind(kind.register, slopes, own, mean, False, how.error, rounding)
+        return Kind(kind.register, slopes, own, mean, False, error, rounding)
 
     def _rounded(self, rounding: float) -> None:
         """Remember how far rounding may have grown; `max` alone would pass over NaN."""
@@ -151,7 +156,7 @@ class Writer:
         }  # fmt: skip
         norm = averaged(kind.norm, geometry, layer.padding == "circular", gain / count, bias)
         self._biased(layer, fans, norm)
-        made = Kind(out, -1, norm, torch.zeros_like(norm), rounding=1 + kind.rounding)
+        made = Kind(out, -1, norm, torch.zeros_like(norm), error=kind.error, rounding=math.hypot(1, kind.rounding))
         after = Value((made,), (1.0,), layer.channels, stride)
         self.tape.emit(Code.CONV, (gain / count, bias), None, out=out, a=kind.register, **geometry)
         slopes = -1
@@ -189,7 +194,9 @@ class Writer:
         self.tape.mix(value, kind.register, kind.register, kind.register, gain, 0.0, bias)
         if kind.slopes >= 0:
             self.tape.mix(value, kind.slopes, kind.slopes, kind.slopes, gain, 0.0, 0.0)
-        made = Kind(kind.register, kind.slopes, norm, torch.zeros_like(norm), rounding=1 + kind.rounding)
+        made = replace(
+            kind, norm=norm, mean=torch.zeros_like(norm), gaussian=True, rounding=math.hypot(1, kind.rounding)
+        )
         after = Value((made,), (1.0,), layer.width, value.stride)
         return self._own(after, layer, value.channels)
 
@@ -284,10 +291,11 @@ class Writer:
                 self.tape.by_sides(value, kind.slopes, parts, 0.0, 0.0)
             variance = (kind.norm - kind.mean.square()).clamp_min(0)
             norm = scale.square() * (variance + away.square())
-            rounding = 1 + (1 + kind.rounding) * largest(scale.square() * kind.norm, norm)
+            growth = largest(scale.square() * kind.norm, norm)
+            rounding = math.hypot(1, growth * math.hypot(1, kind.rounding))
             self._rounded(rounding)
             return Kind(
-                kind.register, kind.slopes, norm, scale * away, kind.gaussian and still, rounding=rounding
+                kind.register, kind.slopes, norm, scale * away, kind.gaussian and still, growth * kind.error, rounding
             )  # fmt: skip
 
         return _each(value, one)
@@ -297,7 +305,6 @@ class Writer:
         grown = float((kind.norm * scale.square()).max()) - 1
         if grown > GROWN or grown * kind.error > LOST[self.dtype]:
             raise Unknown("a norm leaves too little of units that hardly differ from their mean")
-        self.series_error += max(grown, 0.0) * kind.error
 
 
 def _bias(layer: Dense | Conv, fans: Fans) -> float:
