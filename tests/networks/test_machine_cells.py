@@ -14,9 +14,11 @@ from initscope.networks import kernel, parse
 pytest.importorskip("numba")
 
 from initscope.networks.machine import running
-from initscope.networks.machine.bending import Bending, bending
-from initscope.networks.machine.cells import Cells, cells_of
+from initscope.networks.machine.bending import Bending, Precision, bending
+from initscope.networks.machine.cells import Cells, Laid, cells_of
+from initscope.networks.machine.formulas import Formulas, norms
 from initscope.networks.machine.frames import WIDTH
+from initscope.networks.machine.rows import Rows
 from initscope.networks.machine.tape import Reach
 
 SPAN = (0.31, 1.1)
@@ -57,17 +59,29 @@ def test_cells_are_the_table_to_a_hundredth_of_the_tolerance(activation: Activat
     assert torch.allclose(mean, expected, atol=max(tolerance, 1e-14))
 
 
-def test_blocks_hold_what_single_inputs_have() -> None:
-    cells = bent(SELU, torch.float64).fields
-    assert isinstance(cells, Cells)
+def selu_cells() -> Cells:
+    table = series_table(SELU, *SPAN, 1e-6, 96, slope_tolerance=math.inf, powers=4)
+    assert table is not None
+    found = cells_of(table, torch.arange(len(table.orders)), len(table.orders), SPAN, 1e-6, torch.float64)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [(selu_cells(), Cells), (bent(SELU, torch.float32).fields, Rows), (Formulas(2, norms), Formulas)],
+    ids=["cells", "rows", "formulas"],
+)
+def test_blocks_hold_what_single_inputs_have(fields: Laid, kind: type) -> None:
+    assert isinstance(fields, kind)
     a = variances((13, 6))
     a[2, 3] = 0
-    whole = cells(a)
-    for width in (4, 8):
+    whole = fields(a)
+    for width in (4, 8, 16):
         blocks = -(-len(a) // width)
-        out = np.zeros(blocks * 6 * cells.fields * width)
-        cells.fill(a, out, width)
-        laid = torch.from_numpy(out).view(blocks, 6, cells.fields, width).permute(0, 3, 1, 2).flatten(0, 1)
+        out = np.zeros(blocks * 6 * fields.fields * width)
+        fields.fill(a, out, width)
+        laid = torch.from_numpy(out).view(blocks, 6, fields.fields, width).permute(0, 3, 1, 2).flatten(0, 1)
         assert torch.equal(laid[: len(a)], whole)
         assert not laid[len(a) :].any()
     assert not whole[2, 3].any()  # f(0) = 0

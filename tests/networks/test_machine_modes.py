@@ -16,7 +16,7 @@ from initscope.networks import Sequential, kernel, parse, tangent_kernel
 pytest.importorskip("numba")
 
 from initscope.networks.machine import bending as room
-from initscope.networks.machine.bending import bending
+from initscope.networks.machine.bending import Precision, bending
 from initscope.networks.machine.frames import WIDTH, Code
 from initscope.networks.machine.norms import averaged
 from initscope.networks.machine.rows import Rows
@@ -115,7 +115,9 @@ def test_equal_inputs_keep_a_cosine_of_one(activation: Activation) -> None:
 
 
 def test_less_work_is_chosen() -> None:
-    narrow, wide = (bending(SILU, Reach(*ends), Precision.of(torch.float32), False) for ends in ((1.0, 1.001), (0.05, 0.5)))
+    narrow, wide = (
+        bending(SILU, Reach(*ends), Precision.of(torch.float32), False) for ends in ((1.0, 1.001), (0.05, 0.5))
+    )
     assert narrow is not None
     assert wide is not None
     assert narrow.code == Code.MODES  # two directions

@@ -22,7 +22,7 @@ from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Composition, Sequential, as_network
 from initscope.networks.fast import FastPlan, fast_accuracy, fast_plan
-from initscope.networks.machine import Unknown, answer
+from initscope.networks.machine import Unknown, answer, without_series
 from initscope.networks.masks import Masked
 from initscope.networks.own_share import OwnShare, Parametrization
 from initscope.networks.planning import budget, entry_bytes, require_memory, require_range, simulates, working_dtype
@@ -121,12 +121,13 @@ def tangent_kernel_with_error(
 def _stepped(
     net: Sequential, x: Tensor, y: Tensor | None, standard: bool, memory: int | None, progress: Progress | None
 ) -> KernelResult | None:
-    """By compiled steps, in float64: slopes of a kink know angles to the root of rounding."""
+    """By compiled steps: of series in float64, which leave out less of slopes then."""
     if drops_units(net):
         return None  # an input beside itself is one pass
-    wide = None if y is None else y.double()
+    wide = x.dtype if without_series(net) else torch.float64
+    other = None if y is None else y.to(wide)
     try:
-        found = answer(net, x.double(), wide, standard=standard, progress=progress, allowed=budget(memory, x.device))
+        found = answer(net, x.to(wide), other, standard=standard, progress=progress, allowed=budget(memory, x.device))
     except Unknown:
         return None
     assert found.tangent is not None

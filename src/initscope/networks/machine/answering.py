@@ -13,7 +13,8 @@ from initscope.layers import Activate, AveragePool, Conv, Dense, Dropout, Flatte
 from initscope.networks.accuracy import Accuracy
 from initscope.networks.composition import Composition, Sequential
 from initscope.networks.fused import compiled_path
-from initscope.networks.machine.bending import Precision
+from initscope.networks.machine.bending import Precision, closed
+from initscope.networks.machine.norms import first_moments
 from initscope.networks.machine.running import Array, Machine, Vectors
 from initscope.networks.machine.segments import Segment, end_with_sums, end_with_windows, plain_segment, start
 from initscope.networks.machine.tape import Kind, Unknown, Value, largest
@@ -55,6 +56,7 @@ class Notes:
     highest: float = 0.0
     rounding: float = 1.0
     kinked: bool = False
+    slope_loss: float = 0.0
     dropped: bool = False
 
     def add(self, writer: Writer, value: Value) -> None:
@@ -67,6 +69,7 @@ class Notes:
         self.dropped = self.dropped or writer.dropped
         self.rounding = max(self.rounding, writer.rounding, *(kind.rounding for kind in value.kinds))
         self.kinked = self.kinked or writer.kinked
+        self.slope_loss += writer.slope_loss
 
     @property
     def accuracy(self) -> Accuracy:
@@ -79,9 +82,16 @@ class Notes:
         if self.highest > limits.max / ROOM or self.lowest < limits.tiny * ROOM:
             raise OutOfRange("norms leave the range of the registers", self.rounding)
         left = self.rounding * limits.eps / 2
-        behind_kinks = math.sqrt(left) if self.kinked else left
-        if left > ROUNDING[self.wanted] or (self.slopes and behind_kinks > SLOPES):
+        if left > ROUNDING[self.wanted] or self.slopes_lost(dtype, left):
             raise OutOfRange("its layers amplify rounding errors", self.rounding)
+
+    def slopes_lost(self, dtype: torch.dtype, left: float) -> bool:
+        """Whether tangent kernels of near inputs lose too much to rounding, which leaves `left` of the norms."""
+        if not self.slopes:
+            return False
+        if dtype == torch.float32:
+            return self.slope_loss > ROUNDING[dtype]
+        return (math.sqrt(left) if self.kinked else left) > SLOPES
 
 
 class OutOfRange(Unknown):
@@ -119,10 +129,10 @@ def write_images(
     """
     dtype = x.dtype
     segments: list[Segment] = []
-    wide = x.double()
+    norm, mean = first_moments(x)
     precision = Precision.of(dtype, wanted, count_activations(layers), growth)
     writer, notes = Writer(precision, standard), Notes(wanted, standard is not None)
-    value = start(writer, wide.square().mean(1), wide.mean(1), x.shape[1], wide.flatten(2).transpose(1, 2), False)
+    value = start(writer, norm, mean, x.shape[1], x.flatten(2).transpose(1, 2), False)
     kept: dict[tuple[int, int, int], Array] = {}
     for i, layer in enumerate(layers):
         if isinstance(layer, GlobalAveragePool | Flatten | Dense):  # a dense layer flattens what it gets
@@ -168,8 +178,16 @@ def _finish(
 def count_activations(layers: tuple[Layer, ...]) -> int:
     """Of all branches."""
     return sum(
-        count_activations(layer.parts) if isinstance(layer, Composition) else isinstance(layer, Activate) for layer in layers
+        count_activations(layer.parts) if isinstance(layer, Composition) else isinstance(layer, Activate)
+        for layer in layers
     )
+
+
+def without_series(layer: Layer) -> bool:
+    """Whether all activations have steps by formulas."""
+    if isinstance(layer, Composition):
+        return all(without_series(part) for part in layer.parts)
+    return not isinstance(layer, Activate) or closed(layer.activation) is not None
 
 
 def _require_no_jump(layer: Layer) -> None:
@@ -255,7 +273,7 @@ def write_vectors(
     dtype = x.dtype
     precision = Precision.of(dtype, wanted, count_activations(layers), growth)
     writer, notes = Writer(precision, standard, vectors=True), Notes(wanted, standard is not None)
-    norm, mean = x.double().square().mean(1)[:, None, None], x.double().mean(1)[:, None, None]
+    norm, mean = (moment[:, None, None] for moment in first_moments(x))
     value = Value((Kind(writer.tape.take(), -1, norm, mean, gaussian=False),), (1.0,), x.shape[1])
     for layer in layers:
         value = writer.write(layer, value)

@@ -16,6 +16,7 @@ from initscope.activations.pieces import Pieces
 from initscope.activations.quadrature import QuadratureDual
 from initscope.networks.machine.cells import Cells, Laid, cells_of
 from initscope.networks.machine.curves import Curve
+from initscope.networks.machine.formulas import Formulas, erf_root, exact_moments, gelu_roots, norms
 from initscope.networks.machine.frames import SNAP, Code
 from initscope.networks.machine.hinge_cells import RULES, HingeCells
 from initscope.networks.machine.kinks import Hinges, losses, moments
@@ -40,6 +41,7 @@ _NARROW = 2.0**-10  # octaves, to which ranges are widened
 _ROWS = 0.02  # of the tolerance, that the rows of a series may add
 _EXACT = 0.25  # of the tolerance, that the table of modes may have
 _TAILS = 0.2  # of the tolerance, that polynomials of tails may add
+_FEW = 5  # standard deviations at which slopes are compared
 _SAMPLES = 17  # standard deviations at which shares are compared with moments
 
 
@@ -51,7 +53,9 @@ class Precision:
     tolerance: float
 
     @classmethod
-    def of(cls, dtype: torch.dtype, wanted: torch.dtype | None = None, activations: int = 1, growth: float = 1.0) -> Precision:
+    def of(
+        cls, dtype: torch.dtype, wanted: torch.dtype | None = None, activations: int = 1, growth: float = 1.0
+    ) -> Precision:
         """For answers of type `wanted`; `growth`: by how much errors of the first layers may grow in the others."""
         if (wanted or dtype) == torch.float64:
             return cls(dtype, FINEST)
@@ -88,28 +92,35 @@ class Bending:
         """E f(u)² and E f(u), short of what a series leaves out: an input beside itself must have a cosine of one behind it."""
         if self.own is not None:
             return self.own(a)
-        return self.activation.second_moment(a), self.activation.mean(a)
+        return exact_moments(self.activation, a)
 
 
 def bending(f: Activation, reach: Reach, precision: Precision, slopes: bool) -> Bending | None:
     """The step for f at variances within `reach`; None where no step is exact enough."""
-    slope = leaky_slope(f)
-    constants: tuple[float, ...]
-    if slope is not None:
-        numbers = (0.0, 1.0, slope, (1 - slope) ** 2 / 2, 0.5, 1 / math.pi, SNAP)
-        return Bending(f, Code.BEND, numbers, _norms)
+    found = closed(f)
+    if found is not None:
+        return found
     if f.rung not in ("closed form", "quadrature"):  # of a dual that somebody gave nothing is known
         return None
-    if f.name == "erf":  # (2/π) asin(2P / √((1+2A)(1+2B))) [williams1997]
-        constants = (0.0, 1.0, 2 / math.pi, 0.0, 2 / math.pi, 0.0)
-        return Bending(f, Code.ARC, constants, lambda a: ((0.5 + a).rsqrt())[..., None])
-    if f.name == "gelu":
-        constants = (0.0, 1.0, 0.25, 1 / (2 * math.pi), 1e-30, 2.0)
-        return Bending(f, Code.GELU, constants, lambda a: torch.stack([a, (1 + a).rsqrt()], -1))
     pieces = pieces_of(f)
     if pieces is None:
         return _series(f, reach, precision, slopes)
     return _series(f, reach, precision, slopes, FEW_ORDERS) or _hinged(f, pieces, reach, precision.dtype, slopes)
+
+
+def closed(f: Activation) -> Bending | None:
+    """The step of a function whose products are a formula; None of others."""
+    slope = leaky_slope(f)
+    if slope is not None:
+        numbers = (0.0, 1.0, slope, (1 - slope) ** 2 / 2, 0.5, 1 / math.pi, SNAP)
+        return Bending(f, Code.BEND, numbers, Formulas(2, norms))
+    if f.rung not in ("closed form", "quadrature"):
+        return None
+    if f.name == "erf":  # (2/π) asin(2P / √((1+2A)(1+2B))) [williams1997]
+        return Bending(f, Code.ARC, (0.0, 1.0, 2 / math.pi, 0.0, 2 / math.pi, 0.0), Formulas(1, erf_root))
+    if f.name == "gelu":
+        return Bending(f, Code.GELU, (0.0, 1.0, 0.25, 1 / (2 * math.pi), 1e-30, 2.0), Formulas(2, gelu_roots))
+    return None
 
 
 def pieces_of(f: Activation) -> Pieces | None:
@@ -154,6 +165,20 @@ def steepness_of(f: Activation, reach: Reach) -> float:
 def _steepest(f: Activation, low: float, high: float) -> float:
     a = torch.logspace(2 * math.log2(low), 2 * math.log2(high), _SAMPLES, 2.0, dtype=torch.float64)
     return largest(a * f.derivative_second_moment(a), f.second_moment(a))
+
+
+def slope_loss(f: Activation, reach: Reach, lost: float) -> float:
+    """What slopes of equal inputs lose, relative to E f'(u)², where rounding leaves their cosine at 1 - lost."""
+    if not reach.some or not 0 < lost < 1:
+        return 0.0 if lost == 0 else math.inf
+    return _slope_loss(f, *_rounded(reach), 2.0 ** (math.ceil(4 * math.log2(lost)) / 4))
+
+
+@lru_cache(maxsize=1024)
+def _slope_loss(f: Activation, low: float, high: float, lost: float) -> float:
+    a = torch.logspace(2 * math.log2(low), 2 * math.log2(high), _FEW, 2.0, dtype=torch.float64)
+    whole = f.derivative_second_moment(a)
+    return largest((whole - f.derivative_product(a, a, 2 * lost * a)).abs(), whole)
 
 
 @lru_cache(maxsize=256)
@@ -348,12 +373,3 @@ def leaky_slope(f: Activation) -> float | None:
         return None
     low, high = f(torch.tensor([-1.0, 1.0], dtype=torch.float64)).tolist()
     return -low if high == 1.0 else None
-
-
-def _inverse(a: Tensor) -> Tensor:
-    """1/√a, zero beside zero."""
-    return torch.where(a > 0, a.rsqrt(), 0)
-
-
-def _norms(a: Tensor) -> Tensor:
-    return torch.stack([a.sqrt(), _inverse(a)], -1)

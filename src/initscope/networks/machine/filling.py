@@ -11,6 +11,7 @@ import torch
 from initscope.networks.fused.lanes import LANES, apart, load, spread, store
 from initscope.networks.fused.loops import Array, compiled, kept
 from initscope.networks.machine.cells import DEGREES
+from initscope.networks.machine.frames import ROWS
 
 _U = np.uint64
 _COUNT = int(LANES)
@@ -132,6 +133,23 @@ def rows_at(a: Array, t: Array, at: int, values: Array, at_zero: Array, checked:
                     out[(1 + r) * _COUNT + lane] = at_zero[r] if variance == 0 else 0.0
 
 
+def _columns_of(width: int) -> Any:
+    """Numbers (field, variance) into (block, field, lane); a width that is known when it is compiled moves lanes at once."""
+
+    @compiled
+    def move(made: Array, out: Array, start: int, fields: int, count: int) -> None:
+        for first in range(0, count, width):
+            here = (start + first) * fields
+            for r in range(fields):
+                for lane in range(width):
+                    out[_U(here + r * width + lane)] = made[_U(r * _COUNT + first + lane)]
+
+    return move
+
+
+_in_rows, _in_lanes = _columns_of(ROWS), _columns_of(_COUNT)
+
+
 @kept
 def fill_rows(a: Array, t: Array, values: Array, at_zero: Array, checked: bool, out: Array, width: int) -> None:
     """1/s and the rows of variances in the order (block, place, lane), into (block, place, field, lane), `width` lanes wide."""
@@ -140,11 +158,17 @@ def fill_rows(a: Array, t: Array, values: Array, at_zero: Array, checked: bool, 
     total = len(out) // fields
     for start in range(0, total, _COUNT):
         rows_at(a, t, start, values, at_zero, checked, made)
-        for first in range(0, min(_COUNT, total - start), width):
-            here = (start + first) * fields
-            for r in range(fields):
-                for lane in range(width):
-                    out[here + r * width + lane] = made[r * _COUNT + first + lane]
+        count = min(_COUNT, total - start)
+        if width == ROWS:
+            _in_rows(made, out, start, fields, count)
+        elif width == _COUNT:
+            _in_lanes(made, out, start, fields, count)
+        else:
+            for first in range(0, count, width):
+                here = (start + first) * fields
+                for r in range(fields):
+                    for lane in range(width):
+                        out[here + r * width + lane] = made[r * _COUNT + first + lane]
 
 
 @kept

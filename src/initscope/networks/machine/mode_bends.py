@@ -30,7 +30,12 @@ def mixed(x: Array, p: Any, first: int, count: int, n: Array, at: int, size: int
         for k in range(count):
             here = p + _ROWS * _U(first + k)
             c = load(n, _U(at + k * size) + i)
-            s0, s1, s2, s3 = s0 + x[here] * c, s1 + x[here + _U(1)] * c, s2 + x[here + _U(2)] * c, s3 + x[here + _U(3)] * c
+            s0, s1, s2, s3 = (
+                s0 + x[here] * c,
+                s1 + x[here + _U(1)] * c,
+                s2 + x[here + _U(2)] * c,
+                s3 + x[here + _U(3)] * c,
+            )
         store(out, i, s0)
         store(out, i + _U(size), s1)
         store(out, i + _U(2 * size), s2)

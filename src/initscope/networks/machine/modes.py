@@ -185,7 +185,8 @@ class _Table:
     def work(self) -> float:
         """Steps of one pair: mixing the directions of an input of x, polynomials, products with those of y."""
         count, size = self.values.shape
-        return size // WIDTH * (count + 1) + sum(self.columns) + 2 * count
+        found: float = size // WIDTH * (count + 1) + sum(self.columns) + 2 * count
+        return found
 
 
 @dataclass(frozen=True)

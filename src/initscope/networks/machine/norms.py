@@ -38,6 +38,17 @@ def average_taps(norm: Array, out: Array, taps: Taps, wraps: bool, scale: float,
                 out[image, y * taps.width + x] = total * scale + shift
 
 
+def first_moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """E u² and E u over axis 1 of inputs, in float64.
+
+    Not by torch: its threads would wait for more work where those of `run` need their cores.
+    """
+    u = x.detach().numpy()
+    square = np.einsum("nc...,nc...->n...", u, u, dtype=np.float64) / u.shape[1]
+    mean = np.add.reduce(u, axis=1, dtype=np.float64) / u.shape[1]
+    return torch.from_numpy(np.asarray(square)), torch.from_numpy(np.asarray(mean))
+
+
 def averaged(norm: Tensor, geometry: dict[str, int], wraps: bool, scale: float, shift: float) -> Tensor:
     """Squared norms (images, height, width) behind a filter; `geometry`: fields of a step."""
     taps = Taps(**{name: geometry[name] for name in Taps._fields})

@@ -14,15 +14,17 @@ from torch import Tensor
 from initscope.networks.fused.threads import run
 from initscope.networks.machine.announcing import announce
 from initscope.networks.machine.frames import ROWS, TILE, WIDTH, Step
-from initscope.networks.machine.segments import NUMPY, Packed, Segment, Task
+from initscope.networks.machine.segments import NUMPY, Packed, Room, Segment, Task
 from initscope.networks.machine.tape import Unknown
 from initscope.networks.planning import size_text
 from initscope.networks.progress import Progress
 
 Array = np.ndarray[Any, Any]
-PACK_BYTES = 96 << 20  # numbers of the inputs that are held at once
+PACK_BYTES = 64 << 20  # numbers of the inputs that are held at once
 KEPT_BYTES = 64 << 20  # stores of inputs beside themselves, while a network is written
-_STRIP = 512  # columns of a product of inputs
+_DOWN, _ACROSS = 128, 64  # inputs of x and of y of a block: more would take memory for little
+_STRIP = 256  # columns of a product of inputs
+_UPPER = np.triu(np.ones((WIDTH, WIDTH), dtype=bool))
 PARTS = 4  # of the displacements of a tile, so that few tiles keep all threads busy
 
 
@@ -74,14 +76,12 @@ class Machine:
     def sides(self, count: int) -> tuple[int, int]:
         """Inputs of x and of y of a block, whole tiles of y.
 
-        Those of x are laid out once, those of y again for every block of x: where not all fit, x gets most of the room.
+        Those of x are laid out once, those of y again for every block of x, so that x gets most of the room.
         """
         each, whole = max(self.image_bytes(), 1), -(-count // WIDTH) * WIDTH
-        if 2 * whole * each <= PACK_BYTES:
-            return whole, whole
         fit = PACK_BYTES // each // WIDTH * WIDTH
-        right = max(WIDTH, fit // 6 // WIDTH * WIDTH)
-        return max(fit - right, WIDTH, right), right
+        right = max(WIDTH, min(fit // 6 // WIDTH * WIDTH, _ACROSS))
+        return min(whole, max(min(fit - right, _DOWN), WIDTH, right)), min(whole, right)
 
     def sums(self, n: int, m: int | None, progress: Progress | None) -> Array:
         """(outputs, n, m) float64 sums of the last segment; m None: x beside itself, each pair once."""
@@ -94,20 +94,20 @@ class Machine:
         columns = [slice(j, min(j + wide, count)) for j in range(0, count, wide)]
         squares = [(rows, c) for rows in blocks for c in columns if not symmetric or c.stop > rows.start]
         left: tuple[Packed, ...] = ()
+        room, other = Room(), Room()
         for done, (rows, across) in enumerate(squares):
             if progress is not None:
                 progress(done, len(squares))
             if done == 0 or rows != squares[done - 1][0]:
-                left = ()  # before others take its place
-                left = self._packed(rows, ROWS)
+                left = self._packed(rows, ROWS, room)
             if symmetric and rows.start <= across.start and across.stop <= rows.stop:
                 wider = (
-                    s.wider(p, across.start - rows.start, across.stop - across.start)
-                    for s, p in zip(self.segments, left, strict=True)
+                    s.wider(p, across.start - rows.start, across.stop - across.start, other.of(k))
+                    for k, (s, p) in enumerate(zip(self.segments, left, strict=True))
                 )
                 right = _done(wider)
             else:
-                right = self._packed(slice(across.start + first, across.stop + first), WIDTH)
+                right = self._packed(slice(across.start + first, across.stop + first), WIDTH, other)
             self._square(Block(rows, across, left, right), symmetric, out)
         if progress is not None:
             progress(len(squares), len(squares))
@@ -117,8 +117,9 @@ class Machine:
                 out[k] = np.where(upper, out[k], out[k].T)
         return out
 
-    def _packed(self, images: slice, width: int) -> tuple[Packed, ...]:
-        return _done(s.pack(images, width, self.dtype) for s in self.segments)
+    def _packed(self, images: slice, width: int, room: Room | None = None) -> tuple[Packed, ...]:
+        room = room or Room()
+        return _done(s.pack(images, width, self.dtype, room.of(k)) for k, s in enumerate(self.segments))
 
     def _square(self, block: Block, symmetric: bool, out: Array) -> None:
         """The tiles of a block; of x beside itself those that reach the diagonal or lie above it."""
@@ -286,7 +287,8 @@ class Vectors:
     def matrix(self, x: Tensor, y: Tensor | None, progress: Progress | None) -> Tensor:
         """(results, n, m) in the machine's type, of x (n, d) and y (m, d); y None: x beside itself, each pair once."""
         other, first = (x, 0) if y is None else (y, len(x))
-        out = torch.empty(len(self.results), len(x), len(other), dtype=self.dtype)
+        matrix = torch.empty(len(self.results), len(x), len(other), dtype=self.dtype)
+        out = matrix.numpy()
         side = self.side()
         squares = [
             (slice(i, min(i + side, len(x))), slice(j, min(j + side, len(other))))
@@ -308,27 +310,27 @@ class Vectors:
                 start, stop = columns.start + j * WIDTH, min(columns.start + (j + 1) * WIDTH, columns.stop)
                 height = min(block.shape[1], rows.stop - rows.start)
                 found = block[:, :height, : stop - start]
+                if same:  # each pair is taken once: what lies below the diagonal is what lies beside it
+                    last = found[:, start - rows.start :]
+                    last[...] = np.where(_UPPER[: stop - start, : stop - start], last, last.swapaxes(1, 2))
                 out[:, rows.start : rows.start + height, start:stop] = found
                 if y is None:
-                    out[:, start:stop, rows.start : rows.start + height] = found.mT
-                if same:  # of a block beside itself each pair is taken once
-                    last = found[:, start - rows.start :].triu()
-                    out[:, start:stop, start:stop] = last + last.triu(1).mT
+                    out[:, start:stop, rows.start : rows.start + height] = found.swapaxes(1, 2)
         if progress is not None:
             progress(len(squares), len(squares))
-        return out
+        return matrix
 
-    def _gram(self, x: Tensor, y: Tensor, same: bool) -> Tensor:
+    def _gram(self, x: Tensor, y: Tensor, same: bool) -> Array:
         """Mean products of all pairs; of x beside itself those on the diagonal and above it, and few others."""
         if not same:
-            return (x @ y.T / x.shape[1]).to(self.dtype)
+            return (x @ y.T).div_(x.shape[1]).to(self.dtype).numpy()
         found = torch.empty(len(x), len(x), dtype=self.dtype)
         for start in range(0, len(x), _STRIP):
             strip = slice(start, min(start + _STRIP, len(x)))
-            found[: strip.stop, strip] = x[: strip.stop] @ x[strip].T / x.shape[1]
-        return found
+            found[: strip.stop, strip] = (x[: strip.stop] @ x[strip].T).div_(x.shape[1])
+        return found.numpy()
 
-    def _column(self, gram: Tensor, left: Packed, right: Packed, j: int, same: bool) -> Tensor:
+    def _column(self, gram: Array, left: Packed, right: Packed, j: int, same: bool) -> Array:
         """The answers for one block of y and all of x, or those up to it."""
         run_tile, Stores = _compiled(len(self.results) > 1, self.dtype)
         kind, segment = NUMPY[self.dtype], self.segment
@@ -337,7 +339,7 @@ class Vectors:
         size = blocks * TILE
         registers = np.zeros(segment.registers * size, kind)
         begin = registers[:size].reshape(blocks * ROWS, WIDTH)
-        part = gram[:rows, j * WIDTH : (j + 1) * WIDTH].numpy()
+        part = gram[:rows, j * WIDTH : (j + 1) * WIDTH]
         begin[:rows, : part.shape[1]] = part
         steps = segment.steps.copy()
         steps[:, Step._fields.index("width")] = blocks
@@ -348,6 +350,4 @@ class Vectors:
             registers, stores,
         )  # fmt: skip
         shape = (blocks * ROWS, WIDTH)
-        return torch.stack(
-            [torch.from_numpy(registers[r * size : (r + 1) * size].reshape(shape)) for r in self.results]
-        )
+        return np.stack([registers[r * size : (r + 1) * size].reshape(shape) for r in self.results])

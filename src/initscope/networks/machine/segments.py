@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,25 @@ class Packed:
     blocks: int
 
 
+Memory = Callable[[int, Any], Array]  # so many numbers of a type
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Memory that the blocks of one side use in turn: to get new pages takes nearly as long as to fill them."""
+
+    arrays: dict[int, Array] = field(default_factory=dict)
+
+    def of(self, segment: int) -> Memory:
+        return partial(self._take, segment)
+
+    def _take(self, segment: int, size: int, kind: Any) -> Array:
+        if len(self.arrays.get(segment, ())) < size:
+            self.arrays.pop(segment, None)  # before the larger one is made
+            self.arrays[segment] = np.empty(size, kind)
+        return self.arrays[segment][:size]
+
+
 @dataclass(frozen=True, eq=False)
 class Segment:
     """Steps and what they need; `moves` (n, 3): displacements and twice their weight, `half` those of a block beside itself."""
@@ -49,9 +68,11 @@ class Segment:
     windows: int  # pairs of windows that it ends with, 0: with sums
     row: int  # places of the longest row
 
-    def pack(self, images: slice, width: int, dtype: torch.dtype) -> tuple[Packed, list[Task]]:
+    def pack(
+        self, images: slice, width: int, dtype: torch.dtype, memory: Memory = np.empty
+    ) -> tuple[Packed, list[Task]]:  # fmt: skip
         """The numbers of these inputs in blocks of `width`, the last one filled up with zeros, once the tasks are done."""
-        packed, at = self._room(-(-(images.stop - images.start) // width), width, NUMPY[dtype])
+        packed, at = self._room(-(-(images.stop - images.start) // width), width, NUMPY[dtype], memory)
         tasks: list[Task] = []
         for fields, start, stop, size in zip(self.fields, at[:-1], at[1:], packed.sizes, strict=True):
             if fields is not None:
@@ -59,11 +80,13 @@ class Segment:
                 tasks += _laying(fields, images, width, packed.values[start:stop])
         return packed, tasks
 
-    def wider(self, packed: Packed, first: int, count: int) -> tuple[Packed, list[Task]]:
+    def wider(
+        self, packed: Packed, first: int, count: int, memory: Memory = np.empty
+    ) -> tuple[Packed, list[Task]]:  # fmt: skip
         """The numbers of `count` inputs from `first` on, packed in blocks of `ROWS`, in blocks of `WIDTH`."""
         from initscope.networks.machine.filling import interleave
 
-        made, at = self._room(-(-count // WIDTH), WIDTH, packed.values.dtype)
+        made, at = self._room(-(-count // WIDTH), WIDTH, packed.values.dtype, memory)
         tasks: list[Task] = []
         for begin, size, start, stop in zip(packed.at, packed.sizes, at[:-1], at[1:], strict=True):
             if not size:
@@ -73,11 +96,11 @@ class Segment:
             tasks += [partial(interleave, x, y[i : i + 1], first // ROWS + i * (WIDTH // ROWS)) for i in range(len(y))]
         return made, tasks
 
-    def _room(self, blocks: int, width: int, kind: Any) -> tuple[Packed, Array]:
+    def _room(self, blocks: int, width: int, kind: Any, memory: Memory) -> tuple[Packed, Array]:
         """Memory for so many blocks, on large pages, which zeros are not; and where steps begin and end in it."""
         sizes = np.array([width * _numbers(step) for step in self.steps])
         at = blocks * np.concatenate([[0], np.cumsum(sizes)])
-        return Packed(np.empty(max(int(at[-1]), 1), kind), at[:-1], sizes, blocks), at
+        return Packed(memory(max(int(at[-1]), 1), kind), at[:-1], sizes, blocks), at
 
     def packed_bytes(self, itemsize: int) -> int:
         """Of one input."""
@@ -141,14 +164,19 @@ def start(
     product = writer.tape.take()
     first = Value((Kind(product, slopes, norm, mean, gaussian, error, rounding),), (1.0,), channels)
     if inputs is not None:
-        share = inputs / math.sqrt(inputs.shape[-1])  # a mean over channels
-        writer.tape.emit(Code.LOAD, (), lambda images: share[images], out=product, **writer.tape.place(first))
+        share = partial(_shares, inputs.detach().numpy())
+        writer.tape.emit(Code.LOAD, (), share, out=product, **writer.tape.place(first))
         return first
     writer.tape.emit(Code.FETCH, (), None, out=product, a=0, **writer.tape.place(first))
     if writer.standard is not None:
         slopes = writer.tape.take()
         writer.tape.emit(Code.FETCH, (), None, out=slopes, a=1, **writer.tape.place(first))
     return Value((Kind(product, slopes, norm, mean, gaussian, error, rounding),), (1.0,), channels)
+
+
+def _shares(inputs: Array, images: slice) -> Tensor:
+    """Inputs (images, places, channels) whose products sum to a mean over channels."""
+    return torch.from_numpy(np.divide(inputs[images], math.sqrt(inputs.shape[-1]), dtype=np.float64))
 
 
 def end_with_sums(writer: Writer, value: Value, everywhere: bool, raw: bool) -> tuple[Segment, Value]:

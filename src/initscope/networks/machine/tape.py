@@ -78,7 +78,8 @@ class Reach:
         """Of all their units; NaN stays NaN."""
         lowest, highest, zeros = math.inf, 0.0, False
         for kind in kinds:
-            low, high = (float(end) for end in kind.norm.aminmax())
+            norm = kind.norm.numpy()  # not torch's threads, see `norms.first_moments`
+            low, high = float(norm.min()), float(norm.max())
             if math.isnan(low) or math.isnan(high):
                 return cls(math.nan, math.nan)
             zeros = zeros or low <= 0

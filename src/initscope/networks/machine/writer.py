@@ -28,7 +28,7 @@ from initscope.layers import (
 from initscope.layers.biases import not_gaussian
 from initscope.networks.branches import Concat, Product, Residual, Sum
 from initscope.networks.composition import Sequential
-from initscope.networks.machine.bending import Bending, Precision, bending, steepness_of
+from initscope.networks.machine.bending import Bending, Precision, bending, slope_loss, steepness_of
 from initscope.networks.machine.frames import Code
 from initscope.networks.machine.norms import averaged
 from initscope.networks.machine.tape import Kind, OfNorms, Reach, Tape, Unknown, Value, largest
@@ -58,6 +58,7 @@ class Writer:
     highest: float = 0.0
     rounding: float = 1.0  # the most that steps make of rounding, in units of the last place
     kinked: bool = False  # slopes behind a kink take the root of it
+    slope_loss: float = 0.0  # what rounding of float32 takes from slopes of near inputs, of all activations
     dropped: bool = False  # an input beside itself is one pass through dropout
 
     @property
@@ -96,6 +97,9 @@ class Writer:
         self._meet(reach, squared=how.code == Code.GELU)
         self.summed += how.error
         self.kinked = self.kinked or bool(f.kinks)
+        if self.standard is not None and how.passes and self.dtype == torch.float32:
+            half = torch.finfo(self.dtype).eps / 2
+            self.slope_loss += max(slope_loss(f, reach, kind.rounding * half) for kind in value.kinds)
         steepness = steepness_of(f, reach)
         return _each(value, lambda kind: self._bent(kind, value, how, steepness))
 
@@ -156,7 +160,7 @@ class Writer:
         }  # fmt: skip
         norm = averaged(kind.norm, geometry, layer.padding == "circular", gain / count, bias)
         self._biased(layer, fans, norm)
-        made = Kind(out, -1, norm, torch.zeros_like(norm), error=kind.error, rounding=math.hypot(1, kind.rounding))
+        made = Kind(out, -1, norm, _nothing(norm), error=kind.error, rounding=math.hypot(1, kind.rounding))
         after = Value((made,), (1.0,), layer.channels, stride)
         self.tape.emit(Code.CONV, (gain / count, bias), None, out=out, a=kind.register, **geometry)
         slopes = -1
@@ -194,9 +198,7 @@ class Writer:
         self.tape.mix(value, kind.register, kind.register, kind.register, gain, 0.0, bias)
         if kind.slopes >= 0:
             self.tape.mix(value, kind.slopes, kind.slopes, kind.slopes, gain, 0.0, 0.0)
-        made = replace(
-            kind, norm=norm, mean=torch.zeros_like(norm), gaussian=True, rounding=math.hypot(1, kind.rounding)
-        )
+        made = replace(kind, norm=norm, mean=_nothing(norm), gaussian=True, rounding=math.hypot(1, kind.rounding))
         after = Value((made,), (1.0,), layer.width, value.stride)
         return self._own(after, layer, value.channels)
 
@@ -309,6 +311,11 @@ class Writer:
 
 def _bias(layer: Dense | Conv, fans: Fans) -> float:
     return 0.0 if layer.bias_law is None else layer.bias_law.variance(fans)
+
+
+def _nothing(like: Tensor) -> Tensor:
+    """Zeros that take no memory."""
+    return torch.zeros((), dtype=like.dtype).expand(like.shape)
 
 
 def _each(value: Value, change: Callable[[Kind], Kind]) -> Value:
