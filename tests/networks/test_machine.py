@@ -13,6 +13,7 @@ from initscope.errors import InexactIntegral
 from initscope.layers import Activate, Conv, Dense, GlobalAveragePool
 from initscope.networks import Sequential, kernel, kernel_estimate, kernel_with_error, parse, tangent_kernel
 from initscope.networks.machine import Unknown, answer, unknown
+from initscope.networks.stepping import Quantity
 
 IMAGES = (
     "conv3 relu conv3 gelu gap",
@@ -224,3 +225,25 @@ def test_norms_whose_products_leave_float32(monkeypatch: pytest.MonkeyPatch) -> 
     assert kernel_estimate(net, 1e-25 * x).method == "steps"
     _layer_by_layer(monkeypatch)
     assert torch.allclose(found, kernel(net, x), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text", ["3x(conv3 gelu)", "2x(conv3 tanh) gap", "conv3 res(relu conv3) gap", "4x(dense erf) dense"]
+)
+@pytest.mark.parametrize("quantity", ["cosine", "distance", "defect"])
+def test_other_quantities_keep_their_digits(monkeypatch: pytest.MonkeyPatch, text: str, quantity: Quantity) -> None:
+    """Inputs that nearly agree too: their distances are a millionth of the norms."""
+    net = parse(text, width=8)
+    x = _inputs(text)[0][4:8]
+    x[1] = x[0] + 1e-6 * x[1]
+    x[2] = x[0] + 1e-3 * x[2]
+    x = x.float()
+    assert kernel_estimate(net, x, quantity=quantity).method == "steps"
+    found = kernel(net, x, quantity=quantity).double()
+    _layer_by_layer(monkeypatch)
+    expected = kernel(net, x.double(), quantity=quantity)
+    if quantity == "cosine":
+        assert float((found - expected).abs().max()) < 1e-5
+    else:
+        assert torch.allclose(found, expected, rtol=1e-5, atol=0)
+        assert not found.diagonal().any()

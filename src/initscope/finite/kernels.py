@@ -12,8 +12,8 @@ from initscope.finite.estimate import Estimate
 from initscope.finite.sketch import sketch_kernel
 from initscope.layers import Layer
 from initscope.networks import kernel as exact_kernel
-from initscope.networks.kernels import Quantity
 from initscope.networks.progress import Progress
+from initscope.networks.stepping import Quantity
 
 
 @overload

@@ -16,7 +16,7 @@ from initscope.layers import Layer, Trace
 from initscope.networks.accuracy import Accuracy, KernelResult, warn_inexact
 from initscope.networks.composition import Sequential, as_network
 from initscope.networks.fast import FastPlan, fast_accuracy, fast_plan
-from initscope.networks.machine import Unknown, answer, steps_bytes, unknown
+from initscope.networks.machine import steps_bytes, unknown
 from initscope.networks.planning import (
     REPLICATES,
     UNITS,
@@ -31,9 +31,9 @@ from initscope.networks.planning import (
 )
 from initscope.networks.prediction import Totals, geometry, totals
 from initscope.networks.progress import Progress
+from initscope.networks.stepping import Quantity, has_digits, near_pairs, steps_dtype, totals_by_steps
 from initscope.networks.tiles import tiles
 
-Quantity = Literal["product", "cosine", "distance", "defect"]
 Method = Literal["fused", "steps", "tiles", "joint"]
 UNEQUAL = 2.0  # ratio of norms from which angles are computed in float64
 
@@ -103,16 +103,33 @@ def kernel_with_error(
     fast = _fast(net, x, y, allowed)
     if fast is not None:
         return KernelResult(_fused(fast, x, y, quantity, progress), fast_accuracy(net, x, y))
-    if quantity == "product":
-        try:
-            found = answer(net, x, y, progress=progress, allowed=allowed)
-            return KernelResult(found.product.to(dtype), found.accuracy)
-        except Unknown:
-            pass  # answered layer by layer
+    stepped = _stepped(net, x, y, quantity, allowed, progress)
+    if stepped is not None:
+        return stepped
     plan = _layerwise(net, x, y, allowed)
     if plan.method == "tiles":
         return _tiled(net, x, y, quantity, plan.tile, progress)
     return _joint(net, x, y, quantity, seed, progress)
+
+
+def _stepped(
+    net: Sequential, x: Tensor, y: Tensor | None, quantity: Quantity, allowed: int, progress: Progress | None
+) -> KernelResult | None:
+    """By compiled steps; distances of inputs that nearly agree layer by layer. None where either cannot be had."""
+    stepped = totals_by_steps(net, x, y, quantity, allowed, progress)
+    if stepped is None:
+        return None
+    found, accuracy = stepped
+    rows, columns = near_pairs(found, accuracy, y is None) if quantity in ("distance", "defect") else (x[:0],) * 2
+    if len(rows):
+        left, right = x[rows], (x if y is None else y)[columns]
+        plan = _layerwise(net, left, right, allowed)
+        if 2 * len(rows) * len(columns) > found.excess.numel() or plan.method != "tiles":
+            return None
+        found.excess[rows[:, None], columns] = _tile_totals(net, left, right, plan.tile, None)[0].excess
+        if y is None:
+            found.excess.copy_(found.excess.triu(1) + found.excess.triu(1).T)
+    return KernelResult(_finish(found, quantity).to(x.dtype), accuracy)
 
 
 def kernel_estimate(
@@ -135,9 +152,11 @@ def kernel_estimate(
         count = len(x if y is None else y)
         why = "a stack of conv or dense layers with leaky ReLU"
         return _estimate("fused", why, net, x, y, fast.peak_bytes(x, count), len(x))
-    why_not = unknown(net, x, y) if quantity == "product" else "compiled steps carry products only"
+    wide = steps_dtype(quantity, dtype)
+    x_wide, y_wide = x.to(wide), None if y is None else y.to(wide)
+    why_not = unknown(net, x_wide, y_wide) if has_digits(quantity, dtype) else "steps carry products, not distances"
     if why_not is None:
-        needed = steps_bytes(net, x, y)
+        needed = steps_bytes(net, x_wide, y_wide)
         if needed <= allowed:
             return _estimate("steps", "every layer has a compiled step", net, x, y, needed, len(x))
         why_not = f"compiled steps need {size_text(needed)}"
@@ -229,6 +248,13 @@ def _finish(found: Totals, quantity: Quantity) -> Tensor:
 def _tiled(
     net: Sequential, x: Tensor, y: Tensor | None, quantity: Quantity, tile: int, progress: Progress | None
 ) -> KernelResult:
+    found, accuracy = _tile_totals(net, x, y, tile, progress)
+    return KernelResult(_finish(found, quantity).to(x.dtype), accuracy)
+
+
+def _tile_totals(
+    net: Sequential, x: Tensor, y: Tensor | None, tile: int, progress: Progress | None
+) -> tuple[Totals, Accuracy]:  # fmt: skip
     wide = working_dtype(x)
     other = x if y is None else y
     excess, product = (torch.zeros(len(x), len(other), dtype=wide, device=x.device) for _ in range(2))
@@ -250,8 +276,7 @@ def _tiled(
     if progress is not None:
         progress(len(work), len(work))
     require_range("kernel", product)
-    found = Totals(a, a if y is None else b, excess, product)
-    return KernelResult(_finish(found, quantity).to(x.dtype), Accuracy.of(traces))
+    return Totals(a, a if y is None else b, excess, product), Accuracy.of(traces)
 
 
 def _joint(

@@ -11,9 +11,9 @@ from initscope.errors import BadInput
 from initscope.networks import KernelResult, Sequential, kernel_estimate, kernel_with_error, tangent_kernel_with_error
 from initscope.networks.fast import fast_plan
 from initscope.networks.fused import compiled_path
-from initscope.networks.kernels import Quantity
 from initscope.networks.own_share import Parametrization
 from initscope.networks.planning import entry_bytes
+from initscope.networks.stepping import Quantity
 from initscope.networks.tangent import LARGEST_TILE, parameters, require_closed_forms
 
 StoredQuantity = Quantity | Literal["tangent"]
