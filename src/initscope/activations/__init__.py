@@ -32,22 +32,56 @@ from initscope.activations.catalogue import (
 )
 from initscope.activations.dual import Dual, DualValue, Pair, PairValue
 from initscope.activations.evidence import listen
+from initscope.activations.piecewise import (
+    HARDSIGMOID,
+    clip,
+    clip_above,
+    clip_below,
+    hard_shrink,
+    soft_shrink,
+    threshold,
+)
 from initscope.activations.rectified_series import rectified_constants, rectified_product
 from initscope.activations.registry import by_name, names
 from initscope.activations.series import series_table
 from initscope.activations.series_table import SeriesTable
+from initscope.activations.smooth import (
+    ASINH,
+    ATAN,
+    COSH,
+    ERFC,
+    EXP2,
+    EXPM1,
+    GELU_TANH,
+    LOG_SIGMOID,
+    SINC,
+    SINH,
+    SOFTSIGN,
+    TANH_SHRINK,
+    celu,
+    softplus,
+)
 
 __all__ = [
     "ABS",
+    "ASINH",
+    "ATAN",
     "COS",
+    "COSH",
     "ELU",
     "ERF",
+    "ERFC",
     "EXP",
+    "EXP2",
+    "EXPM1",
     "GAUSSIAN",
     "GELU",
+    "GELU_TANH",
+    "HARDSIGMOID",
     "HARDSWISH",
     "HARDTANH",
     "IDENTITY",
+    "LOG_SIGMOID",
     "MISH",
     "RELU",
     "RELU6",
@@ -56,9 +90,13 @@ __all__ = [
     "SIGN",
     "SILU",
     "SIN",
+    "SINC",
+    "SINH",
     "SOFTPLUS",
+    "SOFTSIGN",
     "STEP",
     "TANH",
+    "TANH_SHRINK",
     "Activation",
     "Dual",
     "DualValue",
@@ -66,7 +104,12 @@ __all__ = [
     "PairValue",
     "SeriesTable",
     "by_name",
+    "celu",
+    "clip",
+    "clip_above",
+    "clip_below",
     "elu",
+    "hard_shrink",
     "hermite",
     "largest_share",
     "leaky_relu",
@@ -77,6 +120,9 @@ __all__ = [
     "rectified_power",
     "rectified_product",
     "series_table",
+    "soft_shrink",
+    "softplus",
     "tail_at",
     "tail_polynomial",
+    "threshold",
 ]
