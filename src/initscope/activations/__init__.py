@@ -44,6 +44,7 @@ from initscope.activations.piecewise import (
 from initscope.activations.rectified_series import rectified_constants, rectified_product
 from initscope.activations.registry import by_name, names
 from initscope.activations.series import series_table
+from initscope.activations.series_pairs import more_to_come
 from initscope.activations.series_table import SeriesTable
 from initscope.activations.smooth import (
     ASINH,
@@ -114,6 +115,7 @@ __all__ = [
     "largest_share",
     "leaky_relu",
     "listen",
+    "more_to_come",
     "names",
     "polynomial",
     "rectified_constants",

@@ -153,10 +153,7 @@ class Expansion:
             z, weight, root, waves = _shared_waves(max(octave, 0), most)
         values = self.fn(s.unsqueeze(-1) * z) * weight * root
         first = (values * root).sum(-1, keepdim=True)
-        if self.jumps:
-            values = values / s.unsqueeze(-1)
-        else:
-            values = self.slope(s.unsqueeze(-1) * z) * weight * root
+        values = values / s.unsqueeze(-1) if self.jumps else self.slope(s.unsqueeze(-1) * z) * weight * root
         if away:
             found = torch.stack([(values * wave).sum(-1) for wave in _waves(z, root, most - lift)], -1)
         else:

@@ -11,6 +11,7 @@ LEAST_PAIRS = 2  # that theory follows when it is thinned
 LEAST_POINTS = 128  # pairs and positions at which an integral is taken when it is thinned
 MOST_POINTS = 1 << 12  # the thinnest choice that is tried first
 TWICE = 2  # a step is taken once for its value and once for its slope
+SMALL = 1 << 14  # pairs and positions up to which both are taken together
 WORTH = 0.7  # thinning has to save a third of the time, or steps are left out at once
 TRIED = (8, 32, 256)  # points at which an unknown integral is timed, as long as the next is expected to take
 QUICK = 0.25  # less than this share of what is left; from 200 points on a series may serve them all
@@ -56,6 +57,10 @@ class Price:
     def of(self, points: int) -> float:
         return self.fixed + self.each * points
 
+    def twice(self, points: int) -> float:
+        """Value and slope; of few points they are one integral over twice as many."""
+        return self.of(TWICE * points) if points <= SMALL else TWICE * self.of(points)
+
 
 class Budget:
     """Seconds that are left, and what the steps ahead will take.
@@ -92,7 +97,10 @@ class Budget:
         """
         started, allowed = self.clock(), QUICK * self.left
         few, last = min(TRIED[0], every), min(TRIED[-1], every)
-        expected = short = self._timed(few, run)
+        short = self._timed(few, run)
+        if allowed < short <= self.left:  # tables may have taken it
+            short = min(short, self._timed(few, run))
+        expected = short
         price = Price(0.0, short / few) if few < last else Price(short, 0.0)
         for many, after in zip(TRIED[1:], (*TRIED[2:], last), strict=True):
             if few == last or expected > allowed:
@@ -157,7 +165,7 @@ class Budget:
     def _cost(self, work: Work, pairs: int, points: int | None = None) -> float:
         price = self._prices.get(work.function) or next(iter(self._prices.values()))
         every = pairs * work.positions
-        return TWICE * price.of(every if points is None else min(every, points))
+        return price.twice(every if points is None else min(every, points))
 
     def _total(self, ahead: Sequence[Work], pairs: int, points: int | None = None) -> float:
         return sum(self._cost(work, pairs, points) for work in ahead)

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from initscope.activations import more_to_come
 from initscope.geometry import Inputs
 from initscope.probe.budget import Budget, Clock, Work, default_seconds
 from initscope.probe.capture import Capture
@@ -93,7 +94,7 @@ def predict_steps(
     for index, number in last.items():
         done.setdefault(number, []).append(index)
     found: list[Predicted | None] = []
-    with torch.no_grad():
+    with torch.no_grad(), more_to_come():
         for number, (call, seen) in enumerate(steps):
             started = allowed.clock()
             found.append(theory.step(call, seen))

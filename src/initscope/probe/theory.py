@@ -24,7 +24,7 @@ from initscope.geometry.state import Law
 from initscope.layers import Activate, Conv, Dense, Layer, Trace
 from initscope.networks.merging import add, concatenate
 from initscope.networks.prediction import Totals, totals
-from initscope.probe.budget import TWICE, Budget
+from initscope.probe.budget import SMALL, TWICE, Budget
 from initscope.probe.capture import Capture, Noise, defects
 from initscope.probe.findings import Note
 from initscope.probe.layouts import Layouts, integrates, operands
@@ -36,7 +36,6 @@ Advance = Callable[[float], State | Inputs]  # of a factor on the distances that
 Gap = Literal["no-theory", "too-long", "layout", "left-out", "thinned"]
 NUDGE = 1e-3  # relative change of the distances by which the slope of a step is found
 DRAWN = 1 << 22  # values that a check draws at most where a step has no closed form: about an eighth of a second
-SMALL = 1 << 14  # pairs and positions up to which a step is taken together with its nudged twin
 MOST_UNITS = 4096  # drawn of each state
 FEWEST_UNITS = 256  # with fewer, their noise would bend the steps that follow
 ROUNDING = 64 * torch.finfo(torch.float32).eps ** 2  # defects below this are rounding, not geometry
@@ -225,7 +224,7 @@ class Theory:
             started = budget.clock()
             made = moved(c)
             if not together or c == 1.0:  # the twin comes with it
-                budget.learn(call.function, points, (budget.clock() - started) / (TWICE if together else 1))
+                budget.learn(call.function, TWICE * points if together else points, budget.clock() - started)
             return made
 
         return timed
