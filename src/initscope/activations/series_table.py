@@ -85,9 +85,20 @@ def table_of(
     with expansion.lock:
         key = (span.first, span.last, *tolerances, most, count)
         if key not in expansion.tables:
-            expansion.tables[key] = _search(expansion, span, tolerances, most, count)
+            expansion.tables[key] = (
+                None if _fails_inside(expansion, key) else _search(expansion, span, tolerances, most, count)
+            )
         found: SeriesTable | None = expansion.tables[key]
         return found
+
+
+def _fails_inside(expansion: Expansion, key: tuple[float, ...]) -> bool:
+    """Whether there is no table for a part of the span, and so none for the span."""
+    first, last, *rest = key
+    return any(
+        table is None and first <= known[0] and known[1] <= last and list(known[2:]) == rest
+        for known, table in expansion.tables.items()
+    )
 
 
 def _search(

@@ -92,28 +92,35 @@ class Budget:
     def price(self, function: str, every: int, run: Callable[[int], object]) -> None:
         """Finds out what an unknown integral over `every` point costs; `run(points)` takes it at some of them.
 
-        If trying it takes long already, each point is held to cost the same. What is made once for all counts only once, and
-        the first `TABLES` seconds, in which tables of the function are made that stay, do not count.
+        If trying it takes long already, each point is held to cost the same. What is made once for all counts only once:
+        up to `TABLES` seconds beyond the price, in which tables of the function are made that stay, are no part of the budget.
         """
         started, allowed = self.clock(), QUICK * self.left
+        tried: list[int] = []
+
+        def timed(points: int) -> float:
+            tried.append(points)
+            return self._timed(points, run)
+
         few, last = min(TRIED[0], every), min(TRIED[-1], every)
-        short = self._timed(few, run)
+        short = timed(few)
         if allowed < short <= self.left:  # tables may have taken it
-            short = min(short, self._timed(few, run))
+            short = min(short, timed(few))
         expected = short
         price = Price(0.0, short / few) if few < last else Price(short, 0.0)
         for many, after in zip(TRIED[1:], (*TRIED[2:], last), strict=True):
             if few == last or expected > allowed:
                 break
             many = min(many, last)
-            long = self._timed(many, run)
+            long = timed(many)
             if many == last and long <= allowed:
-                long = min(long, self._timed(many, run))
+                long = min(long, timed(many))
             each = max(long - short, 0.0) / (many - few)
             price = Price(max(min(short, long) - each * few, 0.0), each)
             few, short, expected = many, long, price.of(after)
         self._prices[function] = price
-        self._end += min(self.clock() - started, TABLES)
+        once = self.clock() - started - sum(map(price.of, tried))
+        self._end += min(max(once, 0.0), TABLES)
 
     def _timed(self, points: int, run: Callable[[int], object]) -> float:
         started = self.clock()

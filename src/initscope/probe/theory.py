@@ -218,7 +218,7 @@ class Theory:
         points = min(choice.points or given.excess.numel(), given.excess.numel())
         whole = points >= given.excess.numel()
         moved = _moved(layer, given, trace) if whole else self._thinned(call, layer, given, trace, points)
-        together = whole and points <= SMALL
+        together = points <= SMALL
 
         def timed(c: float) -> State | Inputs:
             started = budget.clock()
@@ -234,12 +234,14 @@ class Theory:
         points = some_points(state, count, call.index)
         self._note("thinned", call)
 
+        found: dict[float, State] = {}
+
         def run(c: float) -> State:
-            nudged = _nudged(state, c)
-            assert isinstance(nudged, State)
-            made, noise = activated(layer, nudged, trace, points)
-            self._thin = noise if c == 1.0 else self._thin
-            return made
+            if not found:
+                nudged = _nudged(state, 1 + NUDGE)
+                assert isinstance(nudged, State)
+                found[1.0], self._thin, found[1 + NUDGE] = activated(layer, state, trace, points, nudged)
+            return found[c]
 
         return run
 
