@@ -180,7 +180,8 @@ def _edges(octave: int, kinks: Tensor | None = None) -> Tensor:
     edges = torch.cat([-half, torch.zeros(1, dtype=torch.float64), half])
     if kinks is not None:
         edges = torch.cat([edges.expand(len(kinks), -1), kinks.clamp(-reach, reach)], -1)
-    return edges.sort(-1).values
+    found: Tensor = edges.sort(-1).values
+    return found
 
 
 def _root(z: Tensor) -> Tensor:
