@@ -180,13 +180,13 @@ def _edges(octave: int, kinks: Tensor | None = None) -> Tensor:
     edges = torch.cat([-half, torch.zeros(1, dtype=torch.float64), half])
     if kinks is not None:
         edges = torch.cat([edges.expand(len(kinks), -1), kinks.clamp(-reach, reach)], -1)
-    found: Tensor = edges.sort(-1).values
-    return found
+    return edges.sort(-1).values
 
 
 def _root(z: Tensor) -> Tensor:
     """Of the density."""
-    return torch.exp(-z * z / 4) / (2 * math.pi) ** 0.25
+    root: Tensor = torch.exp(-z * z / 4) / math.pow(2 * math.pi, 0.25)
+    return root
 
 
 def _waves(z: Tensor, root: Tensor, most: int) -> Iterator[Tensor]:
