@@ -31,7 +31,7 @@ from initscope.activations.catalogue import (
     rectified_power,
 )
 from initscope.activations.dual import Dual, DualValue, Pair, PairValue
-from initscope.activations.evidence import listen
+from initscope.activations.evidence import Making, listen, timed_making
 from initscope.activations.piecewise import (
     HARDSIGMOID,
     clip,
@@ -101,6 +101,7 @@ __all__ = [
     "Activation",
     "Dual",
     "DualValue",
+    "Making",
     "Pair",
     "PairValue",
     "SeriesTable",
@@ -127,4 +128,5 @@ __all__ = [
     "tail_at",
     "tail_polynomial",
     "threshold",
+    "timed_making",
 ]

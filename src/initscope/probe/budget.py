@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from initscope.activations import Making
+
 LEAST_SECONDS, MOST_SECONDS = 0.2, 30.0  # of the default budget, which is otherwise what the measured pass took
 LEAST_PAIRS = 2  # that theory follows when it is thinned
 LEAST_POINTS = 128  # pairs and positions at which an integral is taken when it is thinned
@@ -74,17 +76,25 @@ class Budget:
         work: Sequence[Work] = (),
         others: Mapping[int, int] | None = None,
         clock: Clock = time.thread_time,
+        made: Making | None = None,
     ) -> None:
         self.clock = clock
-        self._end = clock() + seconds
+        self._made = Making(clock) if made is None else made
         self._work = list(work)
+        self._functions = {each.function for each in work}
+        self._end = self.now() + seconds
         self._prices: dict[str, Price] = {}
         self._others = {index: OVERHEAD + positions for index, positions in (others or {}).items()}
         self._plain = (0.0, 0)  # seconds and positions of the steps without integrals
 
+    def now(self) -> float:
+        """The clock, which stands while tables are made that stay."""
+        return self.clock() - self._made.seconds
+
     @property
     def left(self) -> float:
-        return self._end - self.clock()
+        """Of the time for tables only what goes beyond `TABLES` for each function counts."""
+        return self._end - self.now() - max(self._made.seconds - TABLES * len(self._functions), 0.0)
 
     def knows(self, function: str) -> bool:
         return function in self._prices
@@ -92,40 +102,31 @@ class Budget:
     def price(self, function: str, every: int, run: Callable[[int], object]) -> None:
         """Finds out what an unknown integral over `every` point costs; `run(points)` takes it at some of them.
 
-        If trying it takes long already, each point is held to cost the same. What is made once for all counts only once:
-        up to `TABLES` seconds beyond the price, in which tables of the function are made that stay, are no part of the budget.
+        If trying it takes long already, each point is held to cost the same. What is made once for all counts only once.
         """
-        started, allowed = self.clock(), QUICK * self.left
-        tried: list[int] = []
-
-        def timed(points: int) -> float:
-            tried.append(points)
-            return self._timed(points, run)
-
+        allowed = QUICK * self.left
         few, last = min(TRIED[0], every), min(TRIED[-1], every)
-        short = timed(few)
+        short = self._timed(few, run)
         if allowed < short <= self.left:  # tables may have taken it
-            short = min(short, timed(few))
+            short = min(short, self._timed(few, run))
         expected = short
         price = Price(0.0, short / few) if few < last else Price(short, 0.0)
         for many, after in zip(TRIED[1:], (*TRIED[2:], last), strict=True):
             if few == last or expected > allowed:
                 break
             many = min(many, last)
-            long = timed(many)
+            long = self._timed(many, run)
             if many == last and long <= allowed:
-                long = min(long, timed(many))
+                long = min(long, self._timed(many, run))
             each = max(long - short, 0.0) / (many - few)
             price = Price(max(min(short, long) - each * few, 0.0), each)
             few, short, expected = many, long, price.of(after)
         self._prices[function] = price
-        once = self.clock() - started - sum(map(price.of, tried))
-        self._end += min(max(once, 0.0), TABLES)
 
     def _timed(self, points: int, run: Callable[[int], object]) -> float:
-        started = self.clock()
+        started = self.now()
         run(points)
-        return self.clock() - started
+        return self.now() - started
 
     def learn(self, function: str, points: int, seconds: float) -> None:
         """What a priced integral really took corrects the price of each point."""

@@ -221,10 +221,10 @@ class Theory:
         together = points <= SMALL
 
         def timed(c: float) -> State | Inputs:
-            started = budget.clock()
+            started = budget.now()
             made = moved(c)
             if not together or c == 1.0:  # the twin comes with it
-                budget.learn(call.function, TWICE * points if together else points, budget.clock() - started)
+                budget.learn(call.function, TWICE * points if together else points, budget.now() - started)
             return made
 
         return timed
