@@ -43,7 +43,7 @@ from initscope.activations.piecewise import (
 )
 from initscope.activations.rectified_series import rectified_constants, rectified_product
 from initscope.activations.registry import by_name, names
-from initscope.activations.series import series_table
+from initscope.activations.series import series_reaches, series_table
 from initscope.activations.series_pairs import more_to_come
 from initscope.activations.series_table import SeriesTable
 from initscope.activations.smooth import (
@@ -122,6 +122,7 @@ __all__ = [
     "rectified_constants",
     "rectified_power",
     "rectified_product",
+    "series_reaches",
     "series_table",
     "soft_shrink",
     "softplus",

@@ -221,6 +221,15 @@ def distance(expansion: Expansion, pair: Pair, rest: Callable[[Pair], tuple[Tens
     return value, error
 
 
+def reaches(expansion: Expansion, A: Tensor) -> bool:
+    """Whether a series serves all of these variances; 0 needs none."""
+    extremes = _extremes(A)
+    if extremes is None:
+        return True
+    found = find_table(expansion, *extremes) if math.isfinite(extremes[1]) else None
+    return found is not None and found[1] >= extremes[1]
+
+
 def _pairs(expansion: Expansion, pair: Pair) -> Pairs | None:
     tensors = (pair.A, pair.B, pair.excess, pair.product, pair.given)
     if _states(pair) < _enough.get() or any(t is not None and t.requires_grad for t in tensors):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from initscope.activations import Making
 
@@ -39,6 +39,7 @@ class Work:
     index: int
     function: str
     positions: int
+    way: str = ""  # how it is taken, by which it is priced; "" for its function
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,12 @@ class Budget:
     def left(self) -> float:
         """Of the time for tables only what goes beyond `TABLES` for each function counts."""
         return self._end - self.now() - max(self._made.seconds - TABLES * len(self._functions), 0.0)
+
+    def by(self, index: int, function: str, way: str) -> None:
+        """From this step on the integrals of a function are held to be taken another way, which has a price of its own."""
+        self._work = [
+            replace(work, way=way) if work.index >= index and work.function == function else work for work in self._work
+        ]
 
     def knows(self, function: str) -> bool:
         return function in self._prices
@@ -171,7 +178,7 @@ class Budget:
         return total / count * sum(size for i, size in self._others.items() if i > index) if count else 0.0
 
     def _cost(self, work: Work, pairs: int, points: int | None = None) -> float:
-        price = self._prices.get(work.function) or next(iter(self._prices.values()))
+        price = self._prices.get(work.way or work.function) or next(iter(self._prices.values()))
         every = pairs * work.positions
         return price.twice(every if points is None else min(every, points))
 

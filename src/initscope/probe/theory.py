@@ -18,6 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from initscope.activations import series_reaches
 from initscope.errors import InitscopeError, NoExactForm
 from initscope.geometry import Inputs, State, then
 from initscope.geometry.state import Law
@@ -204,8 +205,11 @@ class Theory:
         state, budget = self._states[call.inputs[0]], self._budget
         if budget is None or isinstance(state, Inputs) or state.law != "gaussian" or state.tilts:
             return _moved(layer, state, trace)
-        if not budget.knows(call.function):
-            budget.price(call.function, state.excess.numel(), partial(_try, layer, state))
+        served = all(series_reaches(layer.activation, side.norm) for side in (state.x, state.y))
+        way = call.function if served else f"{call.function}, integrated"
+        budget.by(call.index, call.function, way)
+        if not budget.knows(way):
+            budget.price(way, state.excess.numel(), partial(_try, layer, state))
         pairs = state.excess.shape[1]
         choice = budget.choose(call.index, pairs)
         if choice is None:
@@ -224,7 +228,7 @@ class Theory:
             started = budget.now()
             made = moved(c)
             if not together or c == 1.0:  # the twin comes with it
-                budget.learn(call.function, TWICE * points if together else points, budget.now() - started)
+                budget.learn(way, TWICE * points if together else points, budget.now() - started)
             return made
 
         return timed
