@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from initscope.activations import by_name
+from initscope.activations import Making, by_name
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State
 from initscope.layers import Activate, Conv, Trace
 from initscope.probe import check, inspection, predicting
 from initscope.probe.batches import as_batch
-from initscope.probe.budget import LEAST_POINTS, Budget, Choice, Price, Work, default_seconds
+from initscope.probe.budget import LEAST_POINTS, TABLES, Budget, Choice, Price, Work, default_seconds
 from initscope.probe.capture import capture, pairs_of
 from initscope.probe.inspection import inspect_model
 from initscope.probe.theory import _mean_defect
@@ -99,6 +99,27 @@ def test_the_steps_that_cost_most_are_left_out() -> None:
     for function, seconds in (("dear", 1.0), ("cheap", 0.1)):
         priced(made, function, seconds)
     assert [made.choose(i, 8) is not None for i in range(4)] == [False, True, False, True]
+
+
+def test_what_leaves_the_tables_has_a_price_of_its_own() -> None:
+    """A step whose norms no series reaches says nothing of those before it, and is held to cost the same from there on."""
+    made = budget(1.0, 1e-6)
+    priced(made, "f, integrated", 1.0, 1e-2)
+    assert made.choose(0, 8) == Choice(8)
+    made.by(4, "f", "f, integrated")
+    assert made.choose(4, 8) is None
+    made.by(5, "f", "f")
+    assert made.choose(5, 8) == Choice(8)
+
+
+def test_making_tables_costs_nothing_up_to_a_tenth_of_a_second_for_each_function() -> None:
+    clock, work = Clock(), [Work(0, "f", 50), Work(1, "g", 50)]
+    made = Making(clock)
+    left = Budget(1.0, work, {}, clock, made)
+    clock.now, made.seconds = 0.15, 0.15
+    assert left.left == pytest.approx(1.0)
+    clock.now, made.seconds = 0.5, 0.4
+    assert left.left == pytest.approx(1.0 - 0.1 - (0.4 - 2 * TABLES))
 
 
 def test_time_is_kept_for_the_steps_without_integrals() -> None:
