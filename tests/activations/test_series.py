@@ -13,7 +13,9 @@ from torch import Tensor
 
 from initscope import activations as act
 from initscope.activations import Activation, Pair, listen, rectified_constants, rectified_product, series_table
-from initscope.activations.series_pairs import Pairs
+from initscope.activations.series import expansion_of
+from initscope.activations.series_dual import find_table
+from initscope.activations.series_pairs import Pairs, more_to_come
 
 SMOOTH = [act.TANH, act.SIGMOID, act.SILU, act.SOFTPLUS, act.MISH, act.GELU, act.ERF, act.SIN, act.COS, act.GAUSSIAN]
 AT_ZERO = [act.ELU, act.SELU, act.elu(0.3), act.RELU, act.leaky_relu(0.2), act.rectified_power(2)]
@@ -167,3 +169,57 @@ def test_what_the_series_cannot_reach_is_integrated() -> None:
 
 def test_tables_are_made_once() -> None:
     assert series_table(act.SILU, 0.51, 0.98, 1e-6) is series_table(act.SILU, 0.505, 0.99, 1e-6)
+
+
+@pytest.mark.parametrize("activation", [act.TANH, act.SELU, act.SOFTSIGN, act.TANH_SHRINK], ids=named)
+@pytest.mark.parametrize("octave", [-3, 0, 2])
+def test_coefficients_are_those_of_an_integral(activation: Activation, octave: int) -> None:
+    """a_k/s by mpmath, in the panels whose waves are shared and at low and high orders."""
+    panel = expansion_of(activation).panel(octave, 256)
+    assert panel is not None
+    node = 7
+    s = float(panel.deviations[node])
+    exact = {"tanh": mpmath.tanh, "selu": EXACT["selu"], "softsign": lambda z: z / (1 + abs(z))}
+    f = exact.get(activation.name, lambda z: z - mpmath.tanh(z))
+    marks = [-14, *(m / 2 for m in range(-20, 21)), 14]
+    for order in (0, 1, 2, 3, 10, 31):
+
+        def wave(z: mpmath.mpf, order: int = order) -> mpmath.mpf:
+            before, now = mpmath.mpf(0), mpmath.mpf(1)
+            for n in range(order):
+                before, now = now, (z * now - mpmath.sqrt(n) * before) / mpmath.sqrt(n + 1)
+            return now
+
+        truth = mpmath.quad(lambda z, wave=wave: f(s * z) * wave(z) * mpmath.npdf(z), marks)
+        found = float(panel.scaled[node, order]) * (s if order else 1.0)
+        assert abs(found - float(truth)) <= 2e-13 * math.sqrt(float(panel.energy[node])), order
+
+
+def test_layers_of_similar_norms_share_a_table() -> None:
+    tables = {find_table(expansion_of(act.TANH), low, 2.3 * low)[0] for low in (0.52, 0.54, 0.58)}  # type: ignore[index]
+    assert len(tables) == 1
+
+
+def test_few_states_are_summed_where_more_are_to_come() -> None:
+    """The same numbers, to the precision of both, from the integrals and from the series."""
+    A, B, d = grid(0.4, 1.3)
+    both = (A * B).sqrt()
+    pair = Pair(A, B, 2 * both * d, both * (1 - d))
+    for activation in (act.TANH, act.MISH, act.SELU, act.celu(0.5)):
+        roots = [activation.second_moment(x).sqrt() for x in (A, B)]
+        with listen() as evidence:
+            few = activation.carry(pair, *roots)
+        assert "series" not in evidence.errors
+        with more_to_come(), listen() as evidence:
+            summed = activation.carry(pair, *roots)
+        assert list(evidence.errors) == ["series"]
+        size = roots[0] * roots[1]
+        assert bool(((summed.product - few.product).abs() <= 4e-9 * size).all())
+        assert bool(((summed.excess - few.excess).abs() <= 4e-9 * few.excess + 1e-13 * size).all())
+
+
+def test_a_kink_near_the_middle_is_not_searched_for() -> None:
+    """No table reaches deviations at which a kink lies closer than six of them, and none is tried."""
+    expansion = expansion_of(act.clip(-0.9, 1.1))
+    assert find_table(expansion, 0.5, 1.0) is None
+    assert not any(panel for panel, _ in expansion._panels if panel >= -1)

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from initscope.activations import by_name
+from initscope.activations import Making, by_name
 from initscope.errors import BadInput
 from initscope.geometry import Inputs, State
 from initscope.layers import Activate, Conv, Trace
 from initscope.probe import check, inspection, predicting
 from initscope.probe.batches import as_batch
-from initscope.probe.budget import LEAST_POINTS, Budget, Choice, Price, Work, default_seconds
+from initscope.probe.budget import LEAST_POINTS, TABLES, Budget, Choice, Price, Work, default_seconds
 from initscope.probe.capture import capture, pairs_of
 from initscope.probe.inspection import inspect_model
 from initscope.probe.theory import _mean_defect
@@ -101,9 +101,30 @@ def test_the_steps_that_cost_most_are_left_out() -> None:
     assert [made.choose(i, 8) is not None for i in range(4)] == [False, True, False, True]
 
 
+def test_what_leaves_the_tables_has_a_price_of_its_own() -> None:
+    """A step whose norms no series reaches says nothing of those before it, and is held to cost the same from there on."""
+    made = budget(1.0, 1e-6)
+    priced(made, "f, integrated", 1.0, 1e-2)
+    assert made.choose(0, 8) == Choice(8)
+    made.by(4, "f", "f, integrated")
+    assert made.choose(4, 8) is None
+    made.by(5, "f", "f")
+    assert made.choose(5, 8) == Choice(8)
+
+
+def test_making_tables_costs_nothing_up_to_a_tenth_of_a_second_for_each_function() -> None:
+    clock, work = Clock(), [Work(0, "f", 50), Work(1, "g", 50)]
+    made = Making(clock)
+    left = Budget(1.0, work, {}, clock, made)
+    clock.now, made.seconds = 0.15, 0.15
+    assert left.left == pytest.approx(1.0)
+    clock.now, made.seconds = 0.5, 0.4
+    assert left.left == pytest.approx(1.0 - 0.1 - (0.4 - 2 * TABLES))
+
+
 def test_time_is_kept_for_the_steps_without_integrals() -> None:
     made = Budget(1.0, [Work(1, "f", 50)], {i: 50 for i in range(11) if i != 1}, Clock())
-    priced(made, "f", 0.2)
+    priced(made, "f", 0.4)
     assert made.choose(1, 8) == Choice(8)
     made.took(0, 0.07)  # nine more of these leave 0.37 s for value and slope
     assert made.choose(1, 8) is None
@@ -224,7 +245,7 @@ def test_a_random_part_of_the_points_gives_the_mean_within_its_error(name: str, 
     whole = _mean_defect(layer.propagate(state))
     scores = []
     for seed in range(40):
-        made, noise = activated(layer, state, Trace(), some_points(state, LEAST_POINTS, seed))
+        made, noise, _ = activated(layer, state, Trace(), some_points(state, LEAST_POINTS, seed))
         off = math.log(_mean_defect(made) / whole)
         assert abs(off) < 0.05
         scores.append(off / math.sqrt(noise.variance))
@@ -236,7 +257,7 @@ def test_all_points_are_the_integral_itself() -> None:
     state = behind_a_convolution(torch.rand(4, 3, 4, 4, generator=torch.Generator().manual_seed(0)))
     layer = Activate(by_name("tanh"))
     whole = layer.propagate(state)
-    made, noise = activated(layer, state, Trace(), some_points(state, 10_000, 0))
+    made, noise, _ = activated(layer, state, Trace(), some_points(state, 10_000, 0))
     assert isinstance(whole, State)
     torch.testing.assert_close(made.excess, whole.excess, rtol=1e-12, atol=1e-15)
     torch.testing.assert_close(made.x.mean, whole.x.mean, rtol=1e-12, atol=1e-15)
@@ -250,7 +271,7 @@ def test_positions_of_zero_need_no_fit() -> None:
     images[2:, :, :4] = 0
     layer, state = Activate(by_name("softplus")), behind_a_convolution(images)
     whole = layer.propagate(state)
-    made, _ = activated(layer, state, Trace(), some_points(state, 80, 0))
+    made, _, _ = activated(layer, state, Trace(), some_points(state, 80, 0))
     assert isinstance(whole, State)
     zero = state.x.norm * state.y.norm == 0
     assert bool(zero.any())

@@ -244,9 +244,9 @@ def test_a_name_does_not_switch_a_whole_net_to_evaluation() -> None:
 
 
 def test_options_that_theory_does_not_know_have_no_prediction() -> None:
-    wide = nn.Sequential(nn.Linear(64, 256), nn.Softplus(beta=5))
-    assert run(wide, noise(8, 64)).layers[1].predicted is None
-    assert run(nn.Sequential(nn.Linear(64, 256), nn.Softplus()), noise(8, 64)).layers[1].predicted is not None
+    for options, known in (({}, True), ({"beta": 5}, True), ({"threshold": 11}, False)):
+        wide = nn.Sequential(nn.Linear(64, 256), nn.Softplus(**options))
+        assert (run(wide, noise(8, 64)).layers[1].predicted is not None) == known
 
 
 class Keeping(nn.Module):

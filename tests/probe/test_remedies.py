@@ -77,7 +77,7 @@ class _Tied(nn.Module):
         (nn.GELU(), F.gelu),
         (nn.LeakyReLU(0.3), lambda z: F.leaky_relu(z, 0.3)),
         (nn.PReLU(init=0.25), lambda z: F.leaky_relu(z, 0.25)),
-        (nn.Softsign(), F.softsign),  # no theory of its own: integrated
+        (nn.Softsign(), F.softsign),
         (WrittenOut(), WrittenOut()),
     ],
     ids=lambda v: type(v).__name__ if isinstance(v, nn.Module) else "",

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
-from collections.abc import Callable, Sequence
-from typing import ParamSpec
+from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -18,30 +14,11 @@ from initscope.activations.arc_cosine import JumpDual, LeakyDual
 from initscope.activations.closed_forms import CosDual, ErfDual, ExpDual, GaussianDual, GeluDual, SinDual
 from initscope.activations.polynomials import HermiteDual, PolynomialDual, differentiate, hermite_coefficients
 from initscope.activations.rectified_powers import RectifiedPowerDual
+from initscope.activations.remembering import remembered
 from initscope.errors import BadInput
 
 _ARC_COSINE = "Cho & Saul 2009, Kernel Methods for Deep Learning"
-_Numbers = ParamSpec("_Numbers")
-
-
-def _remembered(make: Callable[_Numbers, Activation]) -> Callable[_Numbers, Activation]:
-    """The same numbers give the same activation, so that it equals itself however often it is asked for."""
-    made: dict[tuple[tuple[float, ...], ...], Activation] = {}
-    parameters = inspect.signature(make)
-
-    @functools.wraps(make)
-    def remembered(*args: _Numbers.args, **kwargs: _Numbers.kwargs) -> Activation:
-        bound = parameters.bind(*args, **kwargs)
-        bound.apply_defaults()
-        key = tuple(tuple(np.ravel(numbers).tolist()) for numbers in bound.arguments.values())
-        for number in (n for numbers in key for n in numbers):
-            if not isinstance(number, int | float) or not math.isfinite(number):
-                raise BadInput(make.__name__, f"got {number!r}, expected finite numbers", "pass for example 0.5")
-        if key not in made:
-            made[key] = make(*args, **kwargs)
-        return made[key]
-
-    return remembered
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717  # Klambauer et al. 2017
 
 
 def _identity(z: Tensor) -> Tensor:
@@ -72,7 +49,21 @@ def _sigmoid_slope(z: Tensor) -> Tensor:
     return torch.sigmoid(z) * torch.sigmoid(-z)
 
 
-@_remembered
+def _silu_slope(z: Tensor) -> Tensor:
+    share = torch.sigmoid(z)
+    return share * (1 + z * torch.sigmoid(-z))
+
+
+def _selu_slope(z: Tensor) -> Tensor:
+    return _SELU_SCALE * torch.where(z > 0, 1.0, _SELU_ALPHA * torch.exp(z.clamp(max=0)))
+
+
+def _mish_slope(z: Tensor) -> Tensor:
+    t = torch.tanh(functional.softplus(z, threshold=50))
+    return t + z * torch.sigmoid(z) * (1 - t) * (1 + t)
+
+
+@remembered
 def leaky_relu(slope: float = 0.01) -> Activation:
     """u for u > 0, slope·u below; any slope, negative ones included.
 
@@ -91,7 +82,7 @@ def leaky_relu(slope: float = 0.01) -> Activation:
     )
 
 
-@_remembered
+@remembered
 def rectified_power(order: int) -> Activation:
     """relu(u)^k: the step for k = 0, the ReLU for k = 1, then J_2, J_3, ... of the arc-cosine family.
 
@@ -116,7 +107,7 @@ def rectified_power(order: int) -> Activation:
     )
 
 
-@_remembered
+@remembered
 def polynomial(coefficients: Sequence[float]) -> Activation:
     """c_0 + c_1 u + c_2 u² + ...
 
@@ -142,7 +133,7 @@ def polynomial(coefficients: Sequence[float]) -> Activation:
     )
 
 
-@_remembered
+@remembered
 def hermite(order: int) -> Activation:
     """The probabilists' Hermite polynomial divided by √k!, of second moment 1 at variance 1, for u of any variance.
 
@@ -163,7 +154,7 @@ def hermite(order: int) -> Activation:
     )
 
 
-@_remembered
+@remembered
 def elu(alpha: float = 1.0) -> Activation:
     """u for u > 0, alpha (e^u - 1) below; by quadrature."""
     return Activation.from_function(
@@ -206,16 +197,16 @@ GAUSSIAN = Activation(
 
 TANH = Activation.from_function(torch.tanh, name="tanh", monotone=True, derivative=_tanh_slope)
 SIGMOID = Activation.from_function(torch.sigmoid, name="sigmoid", monotone=True, derivative=_sigmoid_slope)
-SILU = Activation.from_function(functional.silu, name="silu")
+SILU = Activation.from_function(functional.silu, name="silu", derivative=_silu_slope)
 SOFTPLUS = Activation.from_function(
     lambda z: torch.logaddexp(z, torch.zeros_like(z)), name="softplus", monotone=True, derivative=torch.sigmoid
 )
 ELU = elu()
-SELU = Activation.from_function(functional.selu, name="selu", kinks=(0.0,), monotone=True)
+SELU = Activation.from_function(functional.selu, name="selu", kinks=(0.0,), monotone=True, derivative=_selu_slope)
 HARDSWISH = Activation.from_function(
     functional.hardswish, name="hardswish", kinks=(-3.0, 3.0), pieces=((0,), (0, 1 / 2, 1 / 6), (0, 1))
 )
-MISH = Activation.from_function(functional.mish, name="mish")
+MISH = Activation.from_function(functional.mish, name="mish", derivative=_mish_slope)
 RELU6 = Activation.from_function(
     functional.relu6, name="relu6", kinks=(0.0, 6.0), pieces=((0,), (0, 1), (6,)), monotone=True
 )

@@ -7,7 +7,7 @@ how it answered and how far off it may be; a layer listens while it computes, an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -62,3 +62,39 @@ def tell(rung: str, error: Tensor, scale: Tensor) -> None:
     worst = float(share.nan_to_num(nan=math.inf, posinf=math.inf).max()) if share.numel() else 0.0
     for evidence in listeners:
         evidence.add(rung, worst)
+
+
+@dataclass
+class Making:
+    """Seconds in which tables were made that stay."""
+
+    clock: Callable[[], float]
+    seconds: float = 0.0
+
+
+_making: ContextVar[Making | None] = ContextVar("making", default=None)
+
+
+@contextmanager
+def timed_making(clock: Callable[[], float]) -> Iterator[Making]:
+    """Adds up how long tables are made inside the block."""
+    made = Making(clock)
+    token = _making.set(made)
+    try:
+        yield made
+    finally:
+        _making.reset(token)
+
+
+@contextmanager
+def making() -> Iterator[None]:
+    """A table is made inside the block."""
+    made = _making.get()
+    if made is None:
+        yield
+        return
+    started, before = made.clock(), made.seconds
+    try:
+        yield
+    finally:
+        made.seconds = before + made.clock() - started

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -143,33 +144,22 @@ class Expansion:
 
     def _integrate(self, s: Tensor, octave: int, most: int) -> Tensor:
         """a_0 and a_k/s by Gauss-Legendre rules split at the kinks, (len(s), most + 1)."""
-        z, weight = panels(self._edges(s, octave), _ORDER)
-        root = torch.exp(-z * z / 4) / (2 * math.pi) ** 0.25
-        values = self.fn(s.unsqueeze(-1) * z) * weight * root
-        first = (values * root).sum(-1)
-        if self.jumps:
-            values, lift = values / s.unsqueeze(-1), 0
+        lift = 0 if self.jumps else 1  # of f' the coefficients are those of f, one order lower
+        away = tuple(k for k in self.kinks if k)
+        if away:
+            z, weight = panels(_edges(octave, torch.tensor(away, dtype=torch.float64) / s.unsqueeze(-1)), _ORDER)
+            root = _root(z)
         else:
-            values, lift = self.slope(s.unsqueeze(-1) * z) * weight * root, 1
-        columns, before, wave = [first], torch.zeros_like(z), root
-        for n in range(most + 1 - lift):  # wave = h_n times the root of the density, which keeps it bounded
-            if n + lift > 0:
-                columns.append((values * wave).sum(-1) / math.sqrt(n + 1 if lift else 1))
-            before, wave = wave, (z * wave - math.sqrt(n) * before) / math.sqrt(n + 1)
-        return torch.stack(columns, -1)
-
-    def _edges(self, s: Tensor, octave: int) -> Tensor:
-        """Pieces of equal width, finer towards 0, where f bends on the scale 1/s, and cut at the kinks."""
-        widest = 2.0 ** (octave + 1)
-        reach = _REACH + 2 * min(widest, 2.0)
-        count = math.ceil(reach / _WIDTH)
-        grades = [2.0**j / widest for j in range(64) if 2.0**j / widest < _WIDTH]
-        half = torch.tensor([*grades, *(reach * j / count for j in range(1, count + 1))], dtype=torch.float64)
-        edges = torch.cat([-half, torch.zeros(1, dtype=torch.float64), half]).expand(len(s), -1)
-        if self.kinks:
-            kinks = torch.tensor(self.kinks, dtype=torch.float64) / s.unsqueeze(-1)
-            edges = torch.cat([edges, kinks.clamp(-reach, reach)], -1)
-        return edges.sort(-1).values
+            z, weight, root, waves = _shared_waves(max(octave, 0), most)
+        values = self.fn(s.unsqueeze(-1) * z) * weight * root
+        first = (values * root).sum(-1, keepdim=True)
+        values = values / s.unsqueeze(-1) if self.jumps else self.slope(s.unsqueeze(-1) * z) * weight * root
+        if away:
+            found = torch.stack([(values * wave).sum(-1) for wave in _waves(z, root, most - lift)], -1)
+        else:
+            found = values @ waves[: most + 1 - lift].T
+        orders = torch.arange(1, most + 1, dtype=torch.float64)
+        return torch.cat([first, found[:, 1:] if self.jumps else found / orders.sqrt()], -1)
 
     def taken_out(self, s: Tensor, orders: Tensor, count: int) -> Tensor:
         """p_k/s (p_0 at k = 0), the coefficients of Σ c_j relu^j, (len(s), orders)."""
@@ -178,6 +168,52 @@ class Expansion:
             total += c * s.pow(j - 1).unsqueeze(-1) * rectified_constants(j, tuple(orders.tolist()))
         total[:, orders == 0] *= s.unsqueeze(-1)
         return total
+
+
+def _edges(octave: int, kinks: Tensor | None = None) -> Tensor:
+    """Pieces of equal width, finer towards 0, where f bends on the scale 1/s, and cut at the kinks (n, kinks)."""
+    widest = 2.0 ** (octave + 1)
+    reach = _REACH + 2 * min(widest, 2.0)
+    count = math.ceil(reach / _WIDTH)
+    grades = [2.0**j / widest for j in range(64) if 2.0**j / widest < _WIDTH]
+    half = torch.tensor([*grades, *(reach * j / count for j in range(1, count + 1))], dtype=torch.float64)
+    edges = torch.cat([-half, torch.zeros(1, dtype=torch.float64), half])
+    if kinks is not None:
+        edges = torch.cat([edges.expand(len(kinks), -1), kinks.clamp(-reach, reach)], -1)
+    return edges.sort(-1).values
+
+
+def _root(z: Tensor) -> Tensor:
+    """Of the density."""
+    root: Tensor = torch.exp(-z * z / 4) / math.pow(2 * math.pi, 0.25)
+    return root
+
+
+def _waves(z: Tensor, root: Tensor, most: int) -> Iterator[Tensor]:
+    """h_0(z) to h_most(z), each times the root of the density, which keeps it bounded."""
+    before, now = torch.zeros_like(z), root
+    yield now
+    for n in range(most):
+        before, now = now, (z * now - math.sqrt(n) * before) / math.sqrt(n + 1)
+        yield now
+
+
+@lru_cache(maxsize=6)
+def _shared_waves(octave: int, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Nodes, weights, roots of the density there and the waves, (most + 1, nodes): the same for every function.
+
+    Numpy, because a thousand steps over a thousand numbers are mostly calls.
+    """
+    z, weight = (t[0] for t in panels(_edges(octave)[None], _ORDER))
+    nodes, root = z.numpy(), _root(z)
+    waves = np.empty((most + 1, len(nodes)))
+    waves[0], before = root.numpy(), np.zeros_like(nodes)
+    for n in range(most):
+        np.multiply(nodes, waves[n], out=waves[n + 1])
+        waves[n + 1] -= math.sqrt(n) * before
+        waves[n + 1] /= math.sqrt(n + 1)
+        before = waves[n]
+    return z, weight, root, torch.from_numpy(waves)
 
 
 def _inside(reach: float, share: Tensor) -> Tensor:

@@ -6,12 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from initscope.activations.dual import Function
 from initscope.activations.polynomials import differentiate
 from initscope.errors import BadInput
+
+_FAR = 40.0  # standard deviations beyond which the Gaussian has no mass
 
 
 @dataclass(frozen=True)
@@ -85,16 +88,12 @@ class Pieces:
         """E f_n(az) f_n(bz) for the highest derivative, n = degree, constant between the kinks; and its rounding."""
         kinks = torch.tensor(self.kinks, dtype=a.dtype, device=a.device)
         cuts = torch.cat([kinks / a.unsqueeze(-1), kinks / b.unsqueeze(-1)], -1).sort(-1).values
-        far = torch.full_like(cuts[:, :1], 40.0)  # beyond it the Gaussian has no mass
-        low, high = torch.cat([-far, cuts], -1).clamp(-40, 40), torch.cat([cuts, far], -1).clamp(-40, 40)
+        far = torch.full_like(cuts[:, :1], _FAR)
+        low, high = torch.cat([-far, cuts], -1).clamp(-_FAR, _FAR), torch.cat([cuts, far], -1).clamp(-_FAR, _FAR)
         top = self.derivative(self.degree)
         middle = (low + high) / 2
         product = top(a.unsqueeze(-1) * middle) * top(b.unsqueeze(-1) * middle)
-        # Φ(high) - Φ(low): about 0 by erf, in the tails by the tail
-        inner, outer = torch.minimum(low.abs(), high.abs()), torch.maximum(low.abs(), high.abs())
-        about = (torch.erf(high / math.sqrt(2)) - torch.erf(low / math.sqrt(2))) / 2
-        tail = torch.special.ndtr(-inner) - torch.special.ndtr(-outer)
-        mass = torch.where((low * high > 0) & (inner > 0.5), tail, about)
+        mass = gaussian_mass(low, high)
         total = (product * mass).sum(-1)
         return total, 4e-16 * (product.abs() * mass).sum(-1)
 
@@ -106,6 +105,26 @@ class Pieces:
             return math.fsum(c * k**power for power, c in enumerate(piece))
 
         return tuple(at(right, k) - at(left, k) for k, left, right in zip(self.kinks, pieces, pieces[1:], strict=False))
+
+    def moments(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """E f(u), E f(u)² and how far rounding may have moved them, for u of the variances A > 0.
+
+        Piece by piece, Σ_l c_l s^l ∫ z^l φ(z) dz with ∫_x^y z^l φ = (l-1) ∫_x^y z^(l-2) φ + x^(l-1) φ(x) - y^(l-1) φ(y).
+        """
+        s = A.sqrt()
+        far = torch.full_like(s, _FAR)
+        marks = [-far, *((k / s).clamp(-_FAR, _FAR) for k in self.kinks), far]
+        mean, square, size = torch.zeros_like(s), torch.zeros_like(s), torch.zeros_like(s)
+        for piece, low, high in zip(self.coefficients, marks, marks[1:], strict=False):
+            whole = np.polynomial.polynomial.polymul(piece, piece)
+            inside = _incomplete(low, high, len(whole) - 1)
+            for power, (moment, doubt) in enumerate(inside):
+                scale = s**power
+                if power < len(piece):
+                    mean = mean + piece[power] * scale * moment
+                square = square + whole[power] * scale * moment
+                size = size + (abs(whole[power]) + (abs(piece[power]) if power < len(piece) else 0.0)) * scale * doubt
+        return mean, square, 4e-16 * size
 
     def gaussian_mean(self, order: int, mean: Tensor, spread: Tensor) -> Tensor:
         """E f^(order)(w) for w of this mean and standard deviation.
@@ -125,6 +144,27 @@ class Pieces:
             beyond = (1 + torch.erf(z / math.sqrt(2))) / 2  # P(w > k)
             total = total + _weighed(shares, beyond, density, mean - k, spread)
         return total
+
+
+def _incomplete(low: Tensor, high: Tensor, most: int) -> list[tuple[Tensor, Tensor]]:
+    """∫ z^l φ(z) dz from low to high for l up to `most`, each with the size of what it is a sum of."""
+    mass = gaussian_mass(low, high)
+    density = [torch.exp(-x * x / 2) / math.sqrt(2 * math.pi) for x in (low, high)]
+    found = [(mass, mass)]
+    for power in range(1, most + 1):
+        ends = [x ** (power - 1) * d for x, d in zip((low, high), density, strict=True)]
+        before, doubt = found[power - 2] if power > 1 else (torch.zeros_like(mass), torch.zeros_like(mass))
+        size = (power - 1) * doubt + ends[0].abs() + ends[1].abs()
+        found.append(((power - 1) * before + ends[0] - ends[1], size))
+    return found
+
+
+def gaussian_mass(low: Tensor, high: Tensor) -> Tensor:
+    """Φ(high) - Φ(low): about 0 by erf, in the tails by the tail."""
+    inner, outer = torch.minimum(low.abs(), high.abs()), torch.maximum(low.abs(), high.abs())
+    about = (torch.erf(high / math.sqrt(2)) - torch.erf(low / math.sqrt(2))) / 2
+    tail = torch.special.ndtr(-inner) - torch.special.ndtr(-outer)
+    return torch.where((low * high > 0) & (inner > 0.5), tail, about)
 
 
 def _weighed(shares: Sequence[float], now: Tensor, before: Tensor, mean: Tensor, spread: Tensor) -> Tensor:

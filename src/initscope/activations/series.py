@@ -6,11 +6,14 @@ import math
 import threading
 from weakref import WeakKeyDictionary
 
+from torch import Tensor
+
 from initscope.activations.activation import Activation
 from initscope.activations.batches import autograd_derivative, jumps
 from initscope.activations.hermite import Expansion
 from initscope.activations.quadrature import QuadratureDual
 from initscope.activations.series_losses import Span
+from initscope.activations.series_pairs import reaches
 from initscope.activations.series_table import SeriesTable, table_of
 
 _expansions: WeakKeyDictionary[Activation, Expansion] = WeakKeyDictionary()
@@ -41,6 +44,11 @@ def series_table(
         The shortest table that meets the tolerances, or None where there is none.
     """
     return table_of(expansion_of(activation), Span.of(low, high), (tolerance, slope_tolerance), most, powers)
+
+
+def series_reaches(activation: Activation, A: Tensor) -> bool:
+    """Whether a series serves all of these variances in float64; what lies beyond is integrated, which takes longer."""
+    return isinstance(activation.dual, QuadratureDual) and reaches(activation.dual.expansion, A)
 
 
 def expansion_of(activation: Activation) -> Expansion:

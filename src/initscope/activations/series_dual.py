@@ -28,6 +28,8 @@ from initscope.activations.triangle import Triangle
 _COUNTS = (MOST_POWERS, 7, 5)  # of rectified powers, which cancel the more the more there are
 _TOLERANCES = (2e-11, 1e-10)  # of products and slopes, beside the second moments of f and f'
 _MOST = 1024
+_SHARED = (8, 2)  # steps to which the ends of a span are rounded first, so that layers of similar norms share a table
+_FAR_OUT = 6.0  # standard deviations
 _TILE = 1 << 14  # pairs at once: what a loop over the orders touches stays in the cache
 Index = tuple[slice, ...]
 
@@ -36,13 +38,23 @@ def find_table(expansion: Expansion, low: float, high: float) -> tuple[SeriesTab
     """A table for deviations from `low` to as far towards `high` as `_MOST` orders reach, and how far that is."""
     if expansion.jumps or not 2.0**LOWEST <= low <= high < 2.0**HIGHEST:
         return None
-    span = Span.of(low, high)
-    for last in range(span.last, span.first, -4):
+    span = _before_kinks(expansion, Span.of(low, high))
+    wider = _before_kinks(expansion, span.rounded(_SHARED))
+    for found in dict.fromkeys([wider, *(Span(span.first, last) for last in range(span.last, span.first, -4))]):
         for count in _COUNTS if expansion.powers(1) else (0,):
-            table = table_of(expansion, Span(span.first, last), _TOLERANCES, _MOST, count)
+            table = table_of(expansion, found, _TOLERANCES, _MOST, count)
             if table is not None:
-                return table, 2.0 ** (last / 8)
+                return table, 2.0 ** (found.last / 8)
     return None
+
+
+def _before_kinks(expansion: Expansion, span: Span) -> Span:
+    """The part of the span where a kink away from 0 is far out: closer, no `_MOST` orders meet the tolerances."""
+    nearest = min((abs(k) for k in expansion.kinks if k), default=math.inf)
+    if math.isinf(nearest):
+        return span
+    last = math.ceil(8 * math.log2(nearest / _FAR_OUT))
+    return Span(span.first, min(span.last, max(last, span.first)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,11 @@ class Span:
         first, last = math.floor(_STEPS * math.log2(low)), math.ceil(_STEPS * math.log2(high))
         return cls(first, max(last, first + 1))
 
+    def rounded(self, steps: tuple[int, int]) -> Span:
+        """The smallest span around it that begins and ends at multiples of so many steps."""
+        below, above = steps
+        return Span(self.first // below * below, -(-self.last // above) * above)
+
     @property
     def octaves(self) -> range:
         """The octaves [2^n, 2^(n+1)] that cover it; empty if there are none."""

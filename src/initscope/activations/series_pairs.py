@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from weakref import ref
 
@@ -21,7 +23,26 @@ _CLOSE = 1e-3  # distance beside the second moments below which it is summed wit
 _FEW = 4  # close pairs are taken out of a tile that has fewer than one in so many
 _ROUNDING = 1e-14
 _ENOUGH = 200  # states from which on a series pays for its table
+_MORE_TO_COME = 4  # the same where the table serves later questions too
 RUNG = "series"
+_enough: ContextVar[int] = ContextVar("enough", default=_ENOUGH)
+
+
+@contextmanager
+def more_to_come() -> Iterator[None]:
+    """Inside, few states make the table of a series too, because many questions about the same function follow.
+
+    >>> from initscope.activations import TANH, listen
+    >>> with more_to_come(), listen() as evidence:
+    ...     moment = TANH.second_moment(torch.linspace(0.5, 1, 10, dtype=torch.float64))
+    >>> list(evidence.errors)
+    ['series']
+    """
+    token = _enough.set(_MORE_TO_COME)
+    try:
+        yield
+    finally:
+        _enough.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +160,7 @@ def moments(expansion: Expansion, A: Tensor) -> tuple[Tensor, Tensor] | None:
         _tell(known.bound)
         return known.answer
     flat = compact(A)
-    if flat.numel() < _ENOUGH or A.requires_grad or A.dtype != torch.float64 or not bool(flat.isfinite().all()):
+    if flat.numel() < _enough.get() or A.requires_grad or A.dtype != torch.float64 or not bool(flat.isfinite().all()):
         return None
     extremes = _extremes(flat)
     found = None if extremes is None else find_table(expansion, *extremes)
@@ -158,7 +179,7 @@ def carry(
     expansion: Expansion, pair: Pair, a: Tensor, b: Tensor, rest: Callable[[Pair, Tensor, Tensor], PairValue]
 ) -> PairValue:
     """Excess and product of (f(u), f(v)) as `Dual.carry` gives them; `rest` answers what the series does not."""
-    pairs = _enough(expansion, pair)
+    pairs = _pairs(expansion, pair)
     if pairs is None:
         return rest(pair, a, b)
     answer = pairs.distances(normalized=True)
@@ -175,7 +196,7 @@ def carry(
 
 def slopes(expansion: Expansion, pair: Pair, rest: Callable[[Pair], Tensor]) -> Tensor:
     """E f'(u) f'(v)."""
-    pairs = _enough(expansion, pair)
+    pairs = _pairs(expansion, pair)
     if pairs is None:
         return rest(pair)
     answer = pairs.slopes()
@@ -187,7 +208,7 @@ def slopes(expansion: Expansion, pair: Pair, rest: Callable[[Pair], Tensor]) -> 
 
 def distance(expansion: Expansion, pair: Pair, rest: Callable[[Pair], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """E (f(u)-f(v))² and its error."""
-    pairs = _enough(expansion, pair)
+    pairs = _pairs(expansion, pair)
     if pairs is None:
         return rest(pair)
     answer = pairs.distances(normalized=False)
@@ -200,9 +221,18 @@ def distance(expansion: Expansion, pair: Pair, rest: Callable[[Pair], tuple[Tens
     return value, error
 
 
-def _enough(expansion: Expansion, pair: Pair) -> Pairs | None:
+def reaches(expansion: Expansion, A: Tensor) -> bool:
+    """Whether a series serves all of these variances; 0 needs none."""
+    extremes = _extremes(A)
+    if extremes is None:
+        return True
+    found = find_table(expansion, *extremes) if math.isfinite(extremes[1]) else None
+    return found is not None and found[1] >= extremes[1]
+
+
+def _pairs(expansion: Expansion, pair: Pair) -> Pairs | None:
     tensors = (pair.A, pair.B, pair.excess, pair.product, pair.given)
-    if _states(pair) < _ENOUGH or any(t is not None and t.requires_grad for t in tensors):
+    if _states(pair) < _enough.get() or any(t is not None and t.requires_grad for t in tensors):
         return None
     return Pairs.of(expansion, pair)
 

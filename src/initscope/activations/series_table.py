@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from initscope.activations.evidence import making
 from initscope.activations.hermite import Expansion, Panel
 from initscope.activations.series_losses import Losses, Span
 
@@ -85,9 +86,20 @@ def table_of(
     with expansion.lock:
         key = (span.first, span.last, *tolerances, most, count)
         if key not in expansion.tables:
-            expansion.tables[key] = _search(expansion, span, tolerances, most, count)
+            with making():
+                fails = _fails_inside(expansion, key)
+                expansion.tables[key] = None if fails else _search(expansion, span, tolerances, most, count)
         found: SeriesTable | None = expansion.tables[key]
         return found
+
+
+def _fails_inside(expansion: Expansion, key: tuple[float, ...]) -> bool:
+    """Whether there is no table for a part of the span, and so none for the span."""
+    first, last, *rest = key
+    return any(
+        table is None and first <= known[0] and known[1] <= last and list(known[2:]) == rest
+        for known, table in expansion.tables.items()
+    )
 
 
 def _search(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from initscope.activations import Making
 
 LEAST_SECONDS, MOST_SECONDS = 0.2, 30.0  # of the default budget, which is otherwise what the measured pass took
 LEAST_PAIRS = 2  # that theory follows when it is thinned
 LEAST_POINTS = 128  # pairs and positions at which an integral is taken when it is thinned
 MOST_POINTS = 1 << 12  # the thinnest choice that is tried first
 TWICE = 2  # a step is taken once for its value and once for its slope
+SMALL = 1 << 14  # pairs and positions up to which both are taken together
 WORTH = 0.7  # thinning has to save a third of the time, or steps are left out at once
 TRIED = (8, 32, 256)  # points at which an unknown integral is timed, as long as the next is expected to take
 QUICK = 0.25  # less than this share of what is left; from 200 points on a series may serve them all
@@ -36,6 +39,7 @@ class Work:
     index: int
     function: str
     positions: int
+    way: str = ""  # how it is taken, by which it is priced; "" for its function
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class Price:
     def of(self, points: int) -> float:
         return self.fixed + self.each * points
 
+    def twice(self, points: int) -> float:
+        """Value and slope; of few points they are one integral over twice as many."""
+        return self.of(TWICE * points) if points <= SMALL else TWICE * self.of(points)
+
 
 class Budget:
     """Seconds that are left, and what the steps ahead will take.
@@ -69,17 +77,31 @@ class Budget:
         work: Sequence[Work] = (),
         others: Mapping[int, int] | None = None,
         clock: Clock = time.thread_time,
+        made: Making | None = None,
     ) -> None:
         self.clock = clock
-        self._end = clock() + seconds
+        self._made = Making(clock) if made is None else made
         self._work = list(work)
+        self._functions = {each.function for each in work}
+        self._end = self.now() + seconds
         self._prices: dict[str, Price] = {}
         self._others = {index: OVERHEAD + positions for index, positions in (others or {}).items()}
         self._plain = (0.0, 0)  # seconds and positions of the steps without integrals
 
+    def now(self) -> float:
+        """The clock, which stands while tables are made that stay."""
+        return self.clock() - self._made.seconds
+
     @property
     def left(self) -> float:
-        return self._end - self.clock()
+        """Of the time for tables only what goes beyond `TABLES` for each function counts."""
+        return self._end - self.now() - max(self._made.seconds - TABLES * len(self._functions), 0.0)
+
+    def by(self, index: int, function: str, way: str) -> None:
+        """From this step on the integrals of a function are held to be taken another way, which has a price of its own."""
+        self._work = [
+            replace(work, way=way) if work.index >= index and work.function == function else work for work in self._work
+        ]
 
     def knows(self, function: str) -> bool:
         return function in self._prices
@@ -87,12 +109,14 @@ class Budget:
     def price(self, function: str, every: int, run: Callable[[int], object]) -> None:
         """Finds out what an unknown integral over `every` point costs; `run(points)` takes it at some of them.
 
-        If trying it takes long already, each point is held to cost the same. What is made once for all counts only once, and
-        the first `TABLES` seconds, in which tables of the function are made that stay, do not count.
+        If trying it takes long already, each point is held to cost the same. What is made once for all counts only once.
         """
-        started, allowed = self.clock(), QUICK * self.left
+        allowed = QUICK * self.left
         few, last = min(TRIED[0], every), min(TRIED[-1], every)
-        expected = short = self._timed(few, run)
+        short = self._timed(few, run)
+        if allowed < short <= self.left:  # tables may have taken it
+            short = min(short, self._timed(few, run))
+        expected = short
         price = Price(0.0, short / few) if few < last else Price(short, 0.0)
         for many, after in zip(TRIED[1:], (*TRIED[2:], last), strict=True):
             if few == last or expected > allowed:
@@ -105,12 +129,11 @@ class Budget:
             price = Price(max(min(short, long) - each * few, 0.0), each)
             few, short, expected = many, long, price.of(after)
         self._prices[function] = price
-        self._end += min(self.clock() - started, TABLES)
 
     def _timed(self, points: int, run: Callable[[int], object]) -> float:
-        started = self.clock()
+        started = self.now()
         run(points)
-        return self.clock() - started
+        return self.now() - started
 
     def learn(self, function: str, points: int, seconds: float) -> None:
         """What a priced integral really took corrects the price of each point."""
@@ -155,9 +178,9 @@ class Budget:
         return total / count * sum(size for i, size in self._others.items() if i > index) if count else 0.0
 
     def _cost(self, work: Work, pairs: int, points: int | None = None) -> float:
-        price = self._prices.get(work.function) or next(iter(self._prices.values()))
+        price = self._prices.get(work.way or work.function) or next(iter(self._prices.values()))
         every = pairs * work.positions
-        return TWICE * price.of(every if points is None else min(every, points))
+        return price.twice(every if points is None else min(every, points))
 
     def _total(self, ahead: Sequence[Work], pairs: int, points: int | None = None) -> float:
         return sum(self._cost(work, pairs, points) for work in ahead)

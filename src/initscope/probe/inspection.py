@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.errors import InitscopeError
+from initscope.probe.arguments import Arguments
 from initscope.probe.batches import Batch, Loss, main_output, total_loss
 from initscope.probe.capture import Capture, capture, pairs_of
 from initscope.probe.chance import InitialLoss, initial_loss
@@ -30,7 +31,6 @@ from initscope.probe.safekeeping import prepare, untouched
 from initscope.probe.targets import Pairing, TargetFacts, target_facts
 from initscope.probe.theory import DRAWN, Predicted
 from initscope.probe.trace import Call, Recorder, Step, tensors_in
-from initscope.probe.translation import Arguments
 from initscope.probe.turns import in_turn
 from initscope.probe.weights import Stranger, WeightFacts, graph_nodes, unregistered, weight_facts
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import torch
@@ -69,7 +69,7 @@ class BatchGeometry:
     @property
     def defect(self) -> Tensor:
         """1 - cosine of each pair i < j."""
-        return _pairs(_defects([self]))[0]
+        return _defects([self])[0]
 
     @property
     def cosine(self) -> Tensor:
@@ -118,7 +118,7 @@ def _summaries(alike: Sequence[BatchGeometry]) -> list[Summary]:
     """Of batches of one size, (g, n, n)."""
     grams = torch.stack([geometry.gram for geometry in alike])
     square = grams.diagonal(dim1=1, dim2=2).clamp_min(0)
-    defect = _pairs(_defects(alike))
+    defect = _defects(alike)
     cosine = 1 - defect
     columns = (
         square.sqrt().mean(1),
@@ -152,7 +152,8 @@ def _deviation(values: Tensor) -> Tensor:
 
 
 def _defects(alike: Sequence[BatchGeometry]) -> Tensor:
-    """1 - cos = (D - (|a| - |b|)²) / (2|a||b|), with |a| - |b| = (|a|² - |b|²)/(|a| + |b|); NaN for zero vectors. (g, n, n).
+    """1 - cos = (D - (|a| - |b|)²) / (2|a||b|), with |a| - |b| = (|a|² - |b|²)/(|a| + |b|), of every pair i < j; NaN for zero
+    vectors. (g, pairs).
 
     Of a centred batch |a|² - |b|² = 2 <m, a_c - b_c> + |a_c|² - |b_c|², and the distances are those of the centred rows alone.
     """
@@ -164,9 +165,16 @@ def _defects(alike: Sequence[BatchGeometry]) -> Tensor:
         [own[i].new_zeros(own.shape[1]) if g.close is None else g.close[1] for i, g in enumerate(alike)]
     )
     size = own + 2 * shift
-    gap = (size[:, :, None] - size[:, None]) / (norm[:, :, None] + norm[:, None])
-    distance = own[:, :, None] + own[:, None] - 2 * inner
-    return ((distance - gap.square()) / (2 * norm[:, :, None] * norm[:, None])).clamp(0, 2)
+    (norm_i, norm_j), (size_i, size_j), (own_i, own_j) = map(_both, (norm, size, own))
+    gap = size_i.sub_(size_j).div_(norm_i + norm_j)
+    distance = own_i.add_(own_j).sub_(_pairs(inner).mul_(2))
+    return distance.sub_(gap.square_()).div_(norm_i.mul_(2).mul_(norm_j)).clamp_(0, 2)
+
+
+def _both(each: Tensor) -> tuple[Tensor, Tensor]:
+    """The numbers of both samples of every pair i < j, (g, n) -> two of (g, pairs)."""
+    i, j = _upper(each.shape[1], each.device)
+    return each.index_select(1, i), each.index_select(1, j)
 
 
 def _angles(defect: Tensor) -> Tensor:
@@ -257,8 +265,15 @@ def _centred(rows: Tensor) -> BatchGeometry:
 
 def _pairs(matrices: Tensor) -> Tensor:
     """The entries above the diagonal, (g, n, n) -> (g, pairs)."""
-    i, j = torch.triu_indices(matrices.shape[1], matrices.shape[2], offset=1)
-    return matrices[:, i, j]
+    i, j = _upper(matrices.shape[1], matrices.device)
+    return matrices.flatten(1).index_select(1, i * matrices.shape[1] + j)
+
+
+@lru_cache(maxsize=8)
+def _upper(size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """i and j of the pairs i < j."""
+    i, j = torch.triu_indices(size, size, offset=1, device=device)
+    return i, j
 
 
 def dead_fraction(values: Tensor) -> float | None:

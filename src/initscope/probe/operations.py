@@ -51,7 +51,8 @@ _ROWS: dict[str, Operation] = {
     **dict.fromkeys(
         ("relu", "leaky_relu", "prelu", "rrelu", "gelu", "silu", "elu", "celu", "selu", "mish", "softplus", "hardswish",
          "threshold", "glu", "logsigmoid", "abs", "sin", "cos", "erf", "exp", "hardshrink", "softshrink", "tanhshrink",
-         "sqrt", "pow", "square", "log", "log1p", "maximum", "minimum", "clamp", "clamp_min", "clamp_max"),
+         "sinc", "sinh", "cosh", "asinh", "atan", "exp2", "expm1", "erfc", "sqrt", "pow", "square", "log", "log1p",
+         "maximum", "minimum", "clamp", "clamp_min", "clamp_max"),
         Operation("activation"),
     ),
     **dict.fromkeys(("tanh", "hardtanh", "softsign"), Operation("activation", limits=(-1.0, 1.0))),
@@ -112,6 +113,9 @@ _OTHER_NAMES = {
     "concatenate": "cat",
     "swapdims": "swapaxes",
     "log_sigmoid": "logsigmoid",
+    "arctan": "atan",
+    "arcsinh": "asinh",
+    "expit": "sigmoid",
 }
 _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("relu", "softplus", "exp", "abs", "square", "sqrt", "threshold"), (0.0, float("inf"))),

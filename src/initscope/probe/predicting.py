@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from initscope.activations import Making, more_to_come, timed_making
 from initscope.geometry import Inputs
 from initscope.probe.budget import Budget, Clock, Work, default_seconds
 from initscope.probe.capture import Capture
@@ -44,7 +45,7 @@ class Allowance:
             return cls(math.inf, math.inf if seconds is None else seconds, clock)
         return cls(drawn, seconds, clock)
 
-    def budget(self, measured: float, steps: Sequence[tuple[Call, Capture | None]]) -> Budget | None:
+    def budget(self, measured: float, steps: Sequence[tuple[Call, Capture | None]], made: Making) -> Budget | None:
         """For these steps of a pass of so many seconds; None without a limit."""
         seconds = default_seconds(measured) if self.seconds is None else self.seconds
         if math.isinf(seconds):
@@ -57,7 +58,7 @@ class Allowance:
                 work.append(Work(call.index, call.function, positions))
             else:
                 others[call.index] = positions
-        return Budget(seconds, work, others, self.clock)
+        return Budget(seconds, work, others, self.clock, made)
 
 
 def clock_for(device: torch.device) -> Clock:
@@ -84,8 +85,6 @@ def predict_steps(
 
     measured: seconds of the pass.
     """
-    budget = allowed.budget(measured, steps)
-    theory = Theory(start, layouts, allowed.drawn, budget)
     last: dict[int, int] = {}
     for number, (call, _) in enumerate(steps):
         last.update(dict.fromkeys((call.index, *call.inputs), number))
@@ -93,7 +92,9 @@ def predict_steps(
     for index, number in last.items():
         done.setdefault(number, []).append(index)
     found: list[Predicted | None] = []
-    with torch.no_grad():
+    with torch.no_grad(), more_to_come(), timed_making(allowed.clock) as made:
+        budget = allowed.budget(measured, steps, made)
+        theory = Theory(start, layouts, allowed.drawn, budget)
         for number, (call, seen) in enumerate(steps):
             started = allowed.clock()
             found.append(theory.step(call, seen))

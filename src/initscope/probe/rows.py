@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from initscope.probe.arguments import Arguments
 from initscope.probe.blame import Place, carriers, contributions
 from initscope.probe.inspection import Inspection, Look
 from initscope.probe.measure import summarize
 from initscope.probe.report import LayerReport, SeedSpread
 from initscope.probe.trace import Call
-from initscope.probe.translation import Arguments
 from initscope.probe.weights import WeightFacts
 
 

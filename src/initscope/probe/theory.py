@@ -18,13 +18,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from initscope.activations import series_reaches
 from initscope.errors import InitscopeError, NoExactForm
 from initscope.geometry import Inputs, State, then
 from initscope.geometry.state import Law
 from initscope.layers import Activate, Conv, Dense, Layer, Trace
 from initscope.networks.merging import add, concatenate
 from initscope.networks.prediction import Totals, totals
-from initscope.probe.budget import TWICE, Budget
+from initscope.probe.budget import SMALL, TWICE, Budget
 from initscope.probe.capture import Capture, Noise, defects
 from initscope.probe.findings import Note
 from initscope.probe.layouts import Layouts, integrates, operands
@@ -36,7 +37,6 @@ Advance = Callable[[float], State | Inputs]  # of a factor on the distances that
 Gap = Literal["no-theory", "too-long", "layout", "left-out", "thinned"]
 NUDGE = 1e-3  # relative change of the distances by which the slope of a step is found
 DRAWN = 1 << 22  # values that a check draws at most where a step has no closed form: about an eighth of a second
-SMALL = 1 << 14  # pairs and positions up to which a step is taken together with its nudged twin
 MOST_UNITS = 4096  # drawn of each state
 FEWEST_UNITS = 256  # with fewer, their noise would bend the steps that follow
 ROUNDING = 64 * torch.finfo(torch.float32).eps ** 2  # defects below this are rounding, not geometry
@@ -205,8 +205,11 @@ class Theory:
         state, budget = self._states[call.inputs[0]], self._budget
         if budget is None or isinstance(state, Inputs) or state.law != "gaussian" or state.tilts:
             return _moved(layer, state, trace)
-        if not budget.knows(call.function):
-            budget.price(call.function, state.excess.numel(), partial(_try, layer, state))
+        served = all(series_reaches(layer.activation, side.norm) for side in (state.x, state.y))
+        way = call.function if served else f"{call.function}, integrated"
+        budget.by(call.index, call.function, way)
+        if not budget.knows(way):
+            budget.price(way, state.excess.numel(), partial(_try, layer, state))
         pairs = state.excess.shape[1]
         choice = budget.choose(call.index, pairs)
         if choice is None:
@@ -219,13 +222,13 @@ class Theory:
         points = min(choice.points or given.excess.numel(), given.excess.numel())
         whole = points >= given.excess.numel()
         moved = _moved(layer, given, trace) if whole else self._thinned(call, layer, given, trace, points)
-        together = whole and points <= SMALL
+        together = points <= SMALL
 
         def timed(c: float) -> State | Inputs:
-            started = budget.clock()
+            started = budget.now()
             made = moved(c)
             if not together or c == 1.0:  # the twin comes with it
-                budget.learn(call.function, points, (budget.clock() - started) / (TWICE if together else 1))
+                budget.learn(way, TWICE * points if together else points, budget.now() - started)
             return made
 
         return timed
@@ -235,12 +238,14 @@ class Theory:
         points = some_points(state, count, call.index)
         self._note("thinned", call)
 
+        found: dict[float, State] = {}
+
         def run(c: float) -> State:
-            nudged = _nudged(state, c)
-            assert isinstance(nudged, State)
-            made, noise = activated(layer, nudged, trace, points)
-            self._thin = noise if c == 1.0 else self._thin
-            return made
+            if not found:
+                nudged = _nudged(state, 1 + NUDGE)
+                assert isinstance(nudged, State)
+                found[1.0], self._thin, found[1 + NUDGE] = activated(layer, state, trace, points, nudged)
+            return found[c]
 
         return run
 

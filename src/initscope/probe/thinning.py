@@ -52,12 +52,19 @@ def at_points(state: State, points: Tensor) -> State:
     )  # fmt: skip
 
 
-def activated(layer: Activate, state: State, trace: Trace, points: Tensor) -> tuple[State, Noise]:
-    """The activation of the whole state by its integral at some points, and how uncertain the mean defect is by that."""
-    small = layer.propagate(at_points(state, points), trace)
-    assert isinstance(small, State)
+def activated(
+    layer: Activate, state: State, trace: Trace, points: Tensor, twin: State | None = None
+) -> tuple[State, Noise, State]:
+    """The activation of the whole state by its integral at some points, and how uncertain the mean defect is by that.
+
+    Third, the same of its `twin`, whose distances differ by little: all excesses grow as their sum does at the points.
+    """
+    few = at_points(state, points)
+    both = layer.propagate(few if twin is None else doubled(few, at_points(twin, points)), trace)
+    assert isinstance(both, State)
+    small = moments_of(both, slice(0, len(points)))
     zero = float(layer.activation(state.excess.new_zeros(1)))
-    fit = _side_fit(at_points(state, points), small)
+    fit = _side_fit(few, small)
     x, y = (_filled_side(old, new, points, zero, fit) for old, new in ((state.x, small.x), (state.y, small.y)))
     root = x.root * y.root
     z, noise = _filled_pairs(state, small, points, root)
@@ -71,7 +78,15 @@ def activated(layer: Activate, state: State, trace: Trace, points: Tensor) -> tu
         state, x=x, y=y, excess=excess, product=product, law="other", draw=None, before=None, tilts=(),
         activation=None,
     )  # fmt: skip
-    return made, noise
+    grown = made if twin is None else _grown(made, small, moments_of(both, slice(len(points), None)))
+    return made, noise, grown
+
+
+def _grown(state: State, small: State, twin: State) -> State:
+    """The state with excesses that differ from its own as those of the twin from the small one's."""
+    total = float(small.excess.sum())
+    factor = float(twin.excess.sum()) / total if total > 0 else 1.0
+    return replace(state, excess=factor * state.excess, product=state.product - (factor - 1) / 2 * state.excess)
 
 
 def _side_fit(old: State, new: State) -> Callable[[Tensor], tuple[Tensor, Tensor]]:

@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import torch
 from torch import Generator, Tensor
 
-from initscope import activations
 from initscope.layers import (
     Activate,
     AveragePool,
@@ -25,7 +24,9 @@ from initscope.layers import (
     Scale,
 )
 from initscope.layers.pooling import PoolPadding
-from initscope.probe.trace import Call, Seen
+from initscope.probe.arguments import Arguments, Unknown
+from initscope.probe.elementwise import ELEMENTWISE, activation_of
+from initscope.probe.trace import Call
 from initscope.weights import Fans, WeightLaw
 
 NOISE = 5.0  # standard errors by which the taps' variances must differ to count as different
@@ -99,7 +100,7 @@ def layer_for(call: Call) -> Layer | None:
         return None
     try:
         return translate(Arguments(call))
-    except _Unknown:
+    except Unknown:
         return None
 
 
@@ -109,56 +110,9 @@ def drops_units(call: Call) -> bool:
     return bool(a.get(2, "training", a.get(2, "train", True))) and float(a.get(1, "p", 0.5)) > 0
 
 
-class _Unknown(Exception):
-    """The call has options that the theory does not cover."""
-
-
-class Arguments:
-    """The arguments of a call by name, whether they were passed by position or by keyword."""
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-
-    def get(self, position: int, name: str, default: Any = None) -> Any:
-        if name in self.call.keywords:
-            return self.call.keywords[name]
-        return self.call.arguments[position] if len(self.call.arguments) > position else default
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        data = self.get(0, "input")
-        if not isinstance(data, Seen):
-            raise _Unknown
-        return data.shape
-
-    def weight(self, position: int, name: str) -> Tensor:
-        value = self.get(position, name)
-        if not isinstance(value, Tensor):
-            raise _Unknown  # computed in the forward pass, or shared with the data
-        return value
-
-    def bias(self, position: int, name: str) -> float:
-        value = self.get(position, name)
-        if value is None:
-            return 0.0
-        if not isinstance(value, Tensor):
-            raise _Unknown
-        return float(value.detach().abs().double().square().mean().sqrt())
-
-    def sizes(self, position: int, name: str, default: int | tuple[int, ...], axes: int) -> tuple[int, ...]:
-        """A number for each position axis."""
-        value = self.get(position, name, default)
-        if value is None or (isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 0):
-            value = default
-        if isinstance(value, str):
-            raise _Unknown
-        found = tuple(map(int, value)) if isinstance(value, Sequence) else (int(value),)
-        return found * axes if len(found) == 1 else found
-
-
 def _dense(a: Arguments) -> Layer:
     if len(a.input_shape) != 2:
-        raise _Unknown  # tokens: each position by itself
+        raise Unknown  # tokens: each position by itself
     weight = a.weight(1, "weight")
     return Dense(len(weight), weights=MeasuredWeights(weight), bias=a.bias(2, "bias"))
 
@@ -202,21 +156,21 @@ def _window(a: Arguments) -> _Window:
 
 def _average_pool(a: Arguments) -> Layer:
     if a.get(4, "ceil_mode", False) or a.get(6, "divisor_override") is not None:
-        raise _Unknown
+        raise Unknown
     return AveragePool(**_window(a), edges="count" if a.get(5, "count_include_pad", True) else "skip")
 
 
 def _max_pool(a: Arguments) -> Layer:
     axes = len(a.input_shape) - 2
     if a.get(5, "ceil_mode", False) or a.sizes(4, "dilation", 1, axes) != (1,) * axes:
-        raise _Unknown
+        raise Unknown
     return MaxPool(**_window(a))
 
 
 def _global_mean(a: Arguments) -> Layer:
     axes, size = len(a.input_shape) - 2, a.get(1, "output_size")
     if axes < 1 or (tuple(size) if isinstance(size, Sequence) else (size,) * axes) not in ((1,), (1,) * axes):
-        raise _Unknown
+        raise Unknown
     return GlobalAveragePool()
 
 
@@ -224,20 +178,20 @@ def _mean(a: Arguments) -> Layer:
     axes = a.get(1, "dim")
     size = len(a.input_shape)
     if size != 4 or not isinstance(axes, Sequence) or sorted(d % size for d in axes) != [2, 3]:
-        raise _Unknown
+        raise Unknown
     return GlobalAveragePool()
 
 
 def _layer_norm(a: Arguments) -> Layer:
     normalised = tuple(a.get(1, "normalized_shape"))
     if normalised != a.input_shape[1:] or not _plain(a, 2, 3):
-        raise _Unknown
+        raise Unknown
     return LayerNorm(epsilon=float(a.get(4, "eps", 1e-5)))
 
 
 def _group_norm(a: Arguments) -> Layer:
     if not _plain(a, 2, 3):
-        raise _Unknown
+        raise Unknown
     return GroupNorm(int(a.get(1, "num_groups")), epsilon=float(a.get(4, "eps", 1e-5)))
 
 
@@ -252,40 +206,12 @@ def _scale(a: Arguments) -> Layer:
     factor = a.get(1, "other")
     multiplies = a.call.function in ("mul", "imul", "rmul")
     if not isinstance(factor, int | float) or not math.isfinite(factor) or not (multiplies or factor):
-        raise _Unknown
+        raise Unknown
     return Scale(float(factor) if multiplies else 1 / float(factor))
 
 
-def _named(name: str) -> Callable[[Arguments], Layer]:
-    return lambda a: Activate(activations.by_name(name))
-
-
-def _leaky(a: Arguments) -> Layer:
-    return Activate(activations.leaky_relu(float(a.get(1, "negative_slope", 0.01))))
-
-
-def _elu(a: Arguments) -> Layer:
-    return Activate(activations.elu(float(a.get(1, "alpha", 1.0))))
-
-
-def _gelu(a: Arguments) -> Layer:
-    if a.get(1, "approximate", "none") != "none":
-        raise _Unknown
-    return Activate(activations.GELU)
-
-
-def _softplus(a: Arguments) -> Layer:
-    if float(a.get(1, "beta", 1)) != 1:
-        raise _Unknown
-    return Activate(activations.by_name("softplus"))
-
-
-def _hardtanh(a: Arguments) -> Layer:
-    ends = (float(a.get(1, "min_val", -1.0)), float(a.get(2, "max_val", 1.0)))
-    known = {(-1.0, 1.0): activations.HARDTANH, (0.0, 6.0): activations.RELU6}  # nn.ReLU6 is a hard tanh
-    if ends not in known:
-        raise _Unknown
-    return Activate(known[ends])
+def _activation(a: Arguments) -> Layer:
+    return Activate(activation_of(a))
 
 
 _TABLE: dict[str, Callable[[Arguments], Layer]] = {
@@ -300,15 +226,6 @@ _TABLE: dict[str, Callable[[Arguments], Layer]] = {
     "mean": _mean,
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
-    "leaky_relu": _leaky,
-    "elu": _elu,
-    "gelu": _gelu,
-    "hardtanh": _hardtanh,
-    "softplus": _softplus,
     **dict.fromkeys(("mul", "imul", "rmul", "div", "truediv"), _scale),
-    **{
-        name: _named(name)
-        for name in ("relu", "tanh", "sigmoid", "silu", "selu", "mish", "hardswish", "relu6",
-                     "abs", "sin", "cos", "erf")
-    },
+    **dict.fromkeys(ELEMENTWISE, _activation),
 }  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from initscope.probe.arguments import Arguments
 from initscope.probe.trace import Call, Seen
-from initscope.probe.translation import Arguments
 
 Layout = Literal["dense", "filters", "transposed"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -116,8 +117,12 @@ def _beginnings_repeat(matrix: Tensor) -> bool:
 
 
 def _directions(matrix: Tensor, count: int) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return (torch.rand(matrix.shape[1], count, generator=generator) + 0.5).to(matrix)
+    return _random(matrix.shape[1], count).to(matrix)
+
+
+@lru_cache(maxsize=16)
+def _random(size: int, count: int) -> Tensor:
+    return torch.rand(size, count, generator=torch.Generator().manual_seed(0)) + 0.5
 
 
 def _reached(outputs: Iterable[Tensor]) -> set[int]:

@@ -45,9 +45,9 @@ def unit_moments(call: Call, model: nn.Module) -> UnitMoments:
 
 
 def _known(call: Call) -> activations.Activation | None:
-    if call.function == "prelu" and len(call.arguments) > 1 and isinstance(call.arguments[1], Tensor):
-        return activations.leaky_relu(float(call.arguments[1].detach().mean()))
     layer = layer_for(call)
+    if layer is None and call.function == "prelu" and len(call.arguments) > 1 and isinstance(call.arguments[1], Tensor):
+        return activations.leaky_relu(float(call.arguments[1].detach().mean()))
     return layer.activation if isinstance(layer, Activate) else None
 
 
