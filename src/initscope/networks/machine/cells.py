@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from initscope.activations import SeriesTable
-from initscope.networks.fused.threads import run
+from initscope.networks.fused.threads import finish
 
 Array = np.ndarray[Any, Any]
 DEGREES = {torch.float32: 5, torch.float64: 9}
@@ -49,8 +49,7 @@ class Laid(ABC):
 
     def fill(self, a: Tensor, out: Array, width: int) -> None:
         """The same into flat memory of whole blocks, (block, place, field, width), which is zero behind the last image."""
-        for _ in run(self.filling(a, out, width)):
-            pass
+        finish(self.filling(a, out, width))
 
     def parts(self, a: Tensor, out: Array, width: int) -> list[tuple[Array, Array]]:
         """Whole blocks of images and of memory, one pair for each task."""
@@ -106,8 +105,7 @@ class Cells(Laid):
             )
             for i in range(0, len(flat), step)
         ]  # fmt: skip
-        for _ in run(tasks):
-            pass
+        finish(tasks)
         return torch.from_numpy(squares).view(a.shape), torch.from_numpy(means).view(a.shape)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from initscope.activations import Activation
-from initscope.networks.fused.threads import run
+from initscope.networks.fused.threads import finish
 from initscope.networks.machine.cells import Laid
 
 Array = np.ndarray[Any, Any]
@@ -64,7 +64,7 @@ def exact_moments(f: Activation, a: Tensor) -> tuple[Tensor, Tensor]:
     """E f(u)² and E f(u)."""
     flat = a.flatten()
     parts = [flat[i : i + _PART] for i in range(0, len(flat), _PART)]
-    found = list(run([partial(_moments, f, part) for part in parts]))
+    found = finish([partial(_moments, f, part) for part in parts])
     squares, means = (torch.cat(some).view(a.shape) for some in zip(*found, strict=True))
     return squares, means
 

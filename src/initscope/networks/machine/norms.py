@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from initscope.networks.fused.loops import Array, kept
-from initscope.networks.fused.threads import run
+from initscope.networks.fused.threads import finish
 from initscope.networks.machine.steps import Taps, tap_place
 
 _PART = 1 << 15  # places of one task
@@ -57,6 +57,5 @@ def averaged(norm: Tensor, geometry: dict[str, int], wraps: bool, scale: float, 
     step = max(1, _PART // max(1, numbers.shape[1]))
     parts = [slice(i, i + step) for i in range(0, len(norm), step)]
     calls: list[Any] = [partial(average_taps, numbers[p], out[p], taps, wraps, scale, shift) for p in parts]
-    for _ in run(calls):
-        pass
+    finish(calls)
     return torch.from_numpy(out).view(-1, taps.height, taps.width)

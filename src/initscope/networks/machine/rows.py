@@ -12,7 +12,7 @@ import torch
 from numpy.polynomial import chebyshev
 from torch import Tensor
 
-from initscope.networks.fused.threads import run
+from initscope.networks.fused.threads import finish
 from initscope.networks.machine.cells import Laid
 from initscope.networks.machine.curves import NODES, Curve
 from initscope.networks.machine.frames import WIDTH
@@ -86,8 +86,7 @@ class Rows(Laid):
         flat = a.flatten().numpy()
         made = np.empty((2, len(flat)))
         parts = [slice(i, i + _PART) for i in range(0, len(flat), _PART)]
-        for _ in run([partial(self._moments, flat[p], made[:, p]) for p in parts]):
-            pass
+        finish([partial(self._moments, flat[p], made[:, p]) for p in parts])
         squares, means = torch.from_numpy(made).view(2, *a.shape)
         return squares, means
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.networks.fused.threads import run
+from initscope.networks.fused.threads import finish, run
 from initscope.networks.machine.announcing import announce
 from initscope.networks.machine.frames import ROWS, TILE, WIDTH, Step
 from initscope.networks.machine.segments import NUMPY, Packed, Room, Segment, Task
@@ -139,7 +139,7 @@ class Machine:
                         tiles.append((i, j))
                         calls.append(partial(self.tile, block, i, j, part))
         kept: dict[tuple[int, int], Array] = {}
-        for (i, j), sums in zip(tiles, run(calls), strict=True):
+        for (i, j), sums in zip(tiles, finish(calls), strict=True):
             kept[i, j] = kept.get((i, j), 0) + sums
         height, width = rows.stop - rows.start, columns.stop - columns.start
         for (i, j), sums in kept.items():
@@ -187,7 +187,7 @@ class Machine:
         found = np.empty(n)
         for block, start, stop in self._diagonal(n):
             calls = [partial(self.tile, block, i, 0, self.segments[0].moves) for i in range(WIDTH // ROWS)]
-            for i, sums in enumerate(run(calls)):
+            for i, sums in enumerate(finish(calls)):
                 for r in range(min(ROWS, stop - start - i * ROWS)):
                     found[start + i * ROWS + r] = sums[0, r, i * ROWS + r]
         return found
@@ -235,8 +235,7 @@ def _compiled(slopes: bool, dtype: torch.dtype) -> tuple[Callable[..., None], Ca
 def _done(packing: Iterable[tuple[Packed, list[Task]]]) -> tuple[Packed, ...]:
     """What is packed, once all tasks are done."""
     packed, tasks = zip(*packing, strict=True)
-    for _ in run([task for some in tasks for task in some]):
-        pass
+    finish([task for some in tasks for task in some])
     return packed
 
 
@@ -303,8 +302,7 @@ class Vectors:
             gram = self._gram(x[rows], other[columns], same)
             left, tasks = self.segment.pack(rows, ROWS, self.dtype)
             right, more = self.segment.pack(slice(columns.start + first, columns.stop + first), WIDTH, self.dtype)
-            for _ in run([*tasks, *more]):
-                pass
+            finish([*tasks, *more])
             calls = [partial(self._column, gram, left, right, j, same) for j in range(-(-gram.shape[1] // WIDTH))]
             for j, block in enumerate(run(calls)):
                 start, stop = columns.start + j * WIDTH, min(columns.start + (j + 1) * WIDTH, columns.stop)
