@@ -52,7 +52,13 @@ ROWS = (
 BOTH = "as its twin; the root is shared, two polynomials and two sums over taps instead of one"
 BENT = "as its twin, with a longer polynomial and distances instead of products"
 
-UNKNOWN = ""  # filled in by who measures
+FORMULAS = "vector units: two roots, an arcsine and about 60 operations for each pair of positions and layer"
+FEW_PAIRS = "as for W7; a quarter of the time goes into norms and numbers of the inputs, which serve 200 pairs each"
+PRODUCT = "the product of the inputs takes two thirds of the time"
+BRANCHES = "vector units; copies and sums of branches, which the second cache holds"
+POOLS = "the store of pairs of windows, which is larger than the caches"
+NORMED = "vector units; a step more for each norm"
+WIDE = "vector units in float64, with half as many lanes, and registers larger than the second cache"
 ACTIVATIONS = ("gelu", "erf")
 POOLED, SAME, DENSE = (1, 2, 4, 8), (20, 40, 100), (125, 250, 500, 1000)  # blocks
 
@@ -67,29 +73,36 @@ def stack(name: str, act: str) -> str:
 def _off_relu() -> Iterator[Work]:
     for act in ACTIVATIONS:
         yield Work(f"W7 {act}", "pooled", 16, 3, f"three conv3 + {act} + average, 16 images", 20, blocks=POOLED,
-                   rounds=2, stops=UNKNOWN, text=stack("W7", act))  # fmt: skip
+                   rounds=2, stops=FORMULAS, text=stack("W7", act))  # fmt: skip
     for act in ACTIVATIONS:
         yield Work(f"W8 {act}", "same", 200, 10, f"ten conv3 + {act}, 200 images", 8, blocks=SAME, rounds=3,
-                   stops=UNKNOWN, text=stack("W8", act))  # fmt: skip
+                   stops=FEW_PAIRS, text=stack("W8", act))  # fmt: skip
     for act in ACTIVATIONS:
         yield Work(f"W9 {act}", "dense", 2000, 10, f"ten dense + {act}, 2000 vectors", 2, blocks=DENSE,
-                   stops=UNKNOWN, text=stack("W9", act))  # fmt: skip
+                   stops=PRODUCT, text=stack("W9", act))  # fmt: skip
 
 
 def _networks() -> Iterator[Work]:
-    def one(name: str, depth: int, what: str, target: float, text: str) -> Work:
-        return Work(name, "pooled", 16, depth, what, target, blocks=POOLED, rounds=2, stops=UNKNOWN, text=text)
+    def one(name: str, depth: int, what: str, target: float, text: str, stops: str) -> Work:
+        return Work(name, "pooled", 16, depth, what, target, blocks=POOLED, rounds=2, stops=stops, text=text)
 
-    yield one("W11", 7, "conv3, six residual ReLU + conv3, average, 16 images", 40, "conv3 6x(res(relu conv3)) gap")
-    yield one("W12", 3, "three conv3 + ReLU + average pool, average, 16 images", 20, "3x(conv3 relu avgpool2) gap")
+    yield one(
+        "W11", 7, "conv3, six residual ReLU + conv3, average, 16 images", 40, "conv3 6x(res(relu conv3)) gap", BRANCHES
+    )
+    yield one(
+        "W12", 3, "three conv3 + ReLU + average pool, average, 16 images", 20, "3x(conv3 relu avgpool2) gap", POOLS
+    )
     yield one("W13", 6, "layer norm, biases, dense head, 16 images", 10,
-              "conv3(bias=0.1) 3x(ln relu conv3(bias=0.1)) gap dense(bias=0.1) relu dense")  # fmt: skip
+              "conv3(bias=0.1) 3x(ln relu conv3(bias=0.1)) gap dense(bias=0.1) relu dense", NORMED)  # fmt: skip
 
 
 def _tangents() -> Iterator[Work]:
     for twin in (*_off_relu(), *_networks()):
         if twin.name.split()[0] in ("W7", "W8", "W11"):
-            yield replace(twin, name=f"W14 of {twin.name}", what=f"tangent kernel of {twin.name}", get="ntk")
+            stops = WIDE if twin.name == "W11" else BOTH
+            yield replace(
+                twin, name=f"W14 of {twin.name}", what=f"tangent kernel of {twin.name}", get="ntk", stops=stops
+            )
 
 
 WORKS = (

@@ -113,16 +113,16 @@ def test_the_theory_of_check_is_widened(x: torch.Tensor, monkeypatch) -> None:
         return last.most - last.least
 
     before = band()
-    honest = QuadratureDual.distance_with_error
+    honest = QuadratureDual.carry
 
-    def doubtful(self, A, B, D):
+    def doubtful(self, pair, a, b):
         from initscope.activations.evidence import tell
 
-        value, error = honest(self, A, B, D)
-        tell(self.rung, torch.full_like(value, 0.3), torch.ones_like(value))
-        return value, error
+        value = honest(self, pair, a, b)
+        tell(self.rung, torch.full_like(value.product, 0.3), torch.ones_like(value.product))
+        return value
 
-    monkeypatch.setattr(QuadratureDual, "distance_with_error", doubtful)
+    monkeypatch.setattr(QuadratureDual, "carry", doubtful)
     assert band() > before + 0.25
 
 

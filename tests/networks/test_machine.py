@@ -247,3 +247,16 @@ def test_other_quantities_keep_their_digits(monkeypatch: pytest.MonkeyPatch, tex
     else:
         assert torch.allclose(found, expected, rtol=1e-5, atol=0)
         assert not found.diagonal().any()
+
+
+@pytest.mark.parametrize("text", ["3x(dense tanh)", "dense hardswish dense silu", "dense elu"])
+def test_inputs_of_one_norm(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A power of two, around which no range is left by rounding."""
+    net = parse(text, width=8)
+    x = torch.eye(4, dtype=torch.float64)
+    assert unknown(net, x) is None
+    found, single = kernel(net, x), kernel(net, x.float())
+    _layer_by_layer(monkeypatch)
+    expected = kernel(net, x)
+    assert _off(found, expected) < 1e-9
+    assert _off(single.double(), expected) < 1e-5

@@ -55,7 +55,7 @@ def test_every_architecture_is_checked(name: str) -> None:
 
 def _theory_share(make: Callable[[], nn.Module], batch: Any) -> float:
     torch.manual_seed(0)
-    layers = check(make(), batch, seeds=1).layers
+    layers = check(make(), batch, seeds=1, theory_seconds=30).layers  # what theory can do, not how fast it is today
     return sum(r.cosine_predicted is not None for r in layers) / len(layers)
 
 

@@ -153,7 +153,10 @@ def _rounded(reach: Reach) -> tuple[float, float]:
     """Standard deviations around it, so that nearly the same norms have the same range."""
     low, high = (math.log2(end) / 2 for end in (reach.lowest, reach.highest))
     step = 2.0 ** math.floor(math.log2(max(high - low, _NARROW))) / 4
-    return 2.0 ** (step * math.floor(low / step)), 2.0 ** (step * math.ceil(high / step))
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return 2.0 ** (step * first), 2.0 ** (
+        step * max(last, first + 1)
+    )  # a range, even if all norms are one power of two
 
 
 def steepness_of(f: Activation, reach: Reach) -> float:
