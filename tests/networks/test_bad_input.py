@@ -239,3 +239,17 @@ def test_tensors_of_other_kinds_are_refused_in_one_line(make: Callable[[torch.Te
             function(net, bad)
     with pytest.raises(BadInput, match=words):
         predict(net, bad, bad)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv3 sigmoid avgpool2 conv3 sigmoid gap",
+        "conv3(stride=2, padding=same) elu conv3(padding=valid) elu flatten dense",
+    ],
+)
+def test_an_estimate_refuses_what_the_kernel_refuses(text: str) -> None:
+    x = torch.randn(3, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    for ask in (kernel, kernel_estimate):
+        with pytest.raises(BadInput):
+            ask(parse(text), x)

@@ -144,6 +144,7 @@ def kernel_estimate(
     """
     check_inputs(x, y, zipped=False)
     net = as_network("kernel", net)
+    net.output_shape(tuple(x.shape[1:]))
     dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
     x, y = x.to(dtype), None if y is None else y.to(dtype)
     allowed = budget(memory, x.device)
