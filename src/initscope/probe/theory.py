@@ -25,6 +25,7 @@ from initscope.geometry.state import Law
 from initscope.layers import Activate, Conv, Dense, Layer, Trace
 from initscope.networks.merging import add, concatenate
 from initscope.networks.prediction import Totals, totals
+from initscope.probe.bent_biases import BiasShape
 from initscope.probe.budget import SMALL, TWICE, Budget
 from initscope.probe.capture import Capture, Noise, defects
 from initscope.probe.findings import Note
@@ -98,6 +99,9 @@ class Theory:
         self._gaps: dict[tuple[Gap, str], list[str]] = {}  # why, function -> steps without a prediction
         self._followed: Tensor | None = None  # which of the pairs, None for all
         self._defects: dict[int, float] = {}  # the mean one behind each step
+        self._shapes: dict[int, BiasShape | None] = {}  # of biases that are not Gaussian
+        self._bends: dict[int, float] = {}  # logarithms of what they may have made of the defect
+        self._bend = 0.0  # of the step that is being taken
         self._thin = Noise()  # of the step that is being taken, from integrals at a part of the points
         if start is not None:
             self._states[INPUT] = start
@@ -140,11 +144,14 @@ class Theory:
         self._states[call.index] = state
         self._given[call.index] = next((self._given[i] for i in call.inputs if self._given.get(i)), "")
         moments = totals(state)
+        if call.kind in ("dense", "conv"):
+            self._shapes[call.index] = BiasShape.of(call, float(moments.a.mean()))
+        bend = self._bends[call.index] = self._bend + max((self._bends.get(i, 0.0) for i in call.inputs), default=0.0)
         defect = self._defects[call.index] = _mean(moments)
         thin = self._thin
         self._own[call.index] = seen.noise if self._mixed[call.index] else Noise()
         self._carried[call.index] = self._carry(call, advance, defect) + thin
-        reach = (self._own[call.index] + self._carried[call.index]).reach
+        reach = (self._own[call.index] + self._carried[call.index]).reach * math.exp(bend)
         measured = float(seen.defect.nanmean())
         least, most = (_defect_at(_odds(defect) * factor) for factor in (1 / reach, reach))
         least, most = max(least - doubt, 0.0), min(most + doubt, 2.0)  # in this order NaN stays
@@ -177,7 +184,7 @@ class Theory:
 
     def _advance(self, call: Call, trace: Trace) -> Advance | None:
         """The step as a function of a factor on the distances that go in; None if there is no theory for it."""
-        self._thin = Noise()
+        self._thin, self._bend = Noise(), 0.0
         if any(i not in self._states for i in call.inputs):
             return None
         if not all(self._layouts.fits(seen, call) for seen in operands(call) if seen.maker in self._states):
@@ -196,6 +203,9 @@ class Theory:
         layer = layer_for(call)
         if layer is None or (layer.needs_all_positions and len(states[0].shape[1:]) > 0):
             return None
+        shape = self._shapes.get(call.inputs[0]) if isinstance(layer, Activate) else None
+        if isinstance(layer, Activate) and isinstance(states[0], State) and shape is not None:
+            self._bend = shape.moves(layer.activation, float(states[0].x.norm.mean()))
         if isinstance(layer, Activate) and integrates(layer):
             return self._integral(call, layer, trace)
         return _moved(layer, states[0], trace)
