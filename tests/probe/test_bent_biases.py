@@ -11,7 +11,6 @@ from torch import nn
 from initscope.probe import check
 from initscope.probe.bent_biases import BiasShape
 
-
 Cases = list[tuple[float, tuple[float, float]]]
 ACTIVATIONS = ("hardtanh", "tanhshrink", "relu", "tanh")
 
