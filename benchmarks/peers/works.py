@@ -53,7 +53,7 @@ BOTH = "as its twin; the root is shared, two polynomials and two sums over taps 
 BENT = "as its twin, with a longer polynomial and distances instead of products"
 
 FORMULAS = "vector units: two roots, an arcsine and about 60 operations for each pair of positions and layer"
-FEW_PAIRS = "as for W7; a quarter of the time goes into norms and numbers of the inputs, which serve 200 pairs each"
+FEW_PAIRS = "as for W7; two fifths of the time go into norms and numbers of the inputs, which serve 200 pairs each"
 PRODUCT = "the product of the inputs takes two thirds of the time"
 BRANCHES = "vector units; copies and sums of branches, which the second cache holds"
 POOLS = "the store of pairs of windows, which is larger than the caches"
