@@ -51,8 +51,6 @@ def totals_by_steps(
 def near_pairs(found: Totals, accuracy: Accuracy, symmetric: bool) -> tuple[Tensor, Tensor]:
     """Rows and columns with pairs whose difference of products has too few digits; `symmetric`: each pair counts once."""
     least = DIGITS * max(accuracy.error, LEAST)
-    near = (found.excess < least * (found.a[:, None] * found.b).sqrt()).nonzero()
-    if symmetric:
-        near = near[near[:, 0] < near[:, 1]]
-    rows, columns = (torch.tensor(sorted(set(numbers.tolist())), dtype=torch.int64) for numbers in near.T)
-    return rows, columns
+    near = found.excess < least * (found.a[:, None] * found.b).sqrt()
+    near = near.triu(1) if symmetric else near
+    return near.any(1).nonzero().flatten(), near.any(0).nonzero().flatten()
